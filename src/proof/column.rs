@@ -1,0 +1,248 @@
+//! The bounds of one key column in each row group of a file.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, new_null_array,
+};
+use arrow::compute::{CastOptions, cast_with_options, nullif};
+use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type};
+use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+use parquet::basic::{ColumnOrder, SortOrder, Type};
+use parquet::file::metadata::RowGroupMetaData;
+
+type F16 = <Float16Type as ArrowPrimitiveType>::Native;
+
+use super::lossless::{is_lossless, value_type};
+use super::sort_key::{FileView, KeyColumn};
+
+/// Where the values of a column lie, in its sort order, NULL and NaN included: one entry for each row group.
+pub(super) struct ColumnBounds {
+    pub(super) lower: ArrayRef,
+    pub(super) upper: ArrayRef,
+    /// Whether no row of any group is NULL.
+    pub(super) null_free: bool,
+}
+
+/// The bounds of `column` in each of `groups`, which have rows; or why there are none.
+pub(super) fn column_bounds(
+    column: &KeyColumn,
+    file: FileView<'_>,
+    groups: &[&RowGroupMetaData],
+) -> Result<ColumnBounds, String> {
+    if let Some(partition) = column.partition {
+        return partition_bounds(column, file, partition, groups.len());
+    }
+    let Some((_, field)) = file.schema.column_with_name(&column.name) else {
+        return absent_bounds(column, file, groups.len());
+    };
+    let file_type = value_type(field.data_type());
+    if !is_lossless(file_type, &column.data_type) {
+        return Err(format!(
+            "is of type {file_type} in the file and {} in the table, and the cast may change its order",
+            column.data_type
+        ));
+    }
+    if file.custom_adapter && file_type != &column.data_type {
+        return Err("is adapted by an expression adapter".into());
+    }
+    let statistics = Statistics::read(column, file, groups)?;
+    statistics.bounds(column)
+}
+
+/// A Hive partition column has one value in all rows of a file.
+fn partition_bounds(
+    column: &KeyColumn,
+    file: FileView<'_>,
+    partition: usize,
+    groups: usize,
+) -> Result<ColumnBounds, String> {
+    let value = file
+        .partition_values
+        .get(partition)
+        .ok_or("has no value in the file's path")?;
+    let array = value.to_array_of_size(groups).map_err(|e| e.to_string())?;
+    let array = lossless_cast(&array, &column.data_type)?;
+    Ok(ColumnBounds {
+        lower: Arc::clone(&array),
+        upper: array,
+        null_free: !value.is_null(),
+    })
+}
+
+/// A column that the file does not have is NULL in all its rows, unless an adapter of the user's fills it.
+fn absent_bounds(
+    column: &KeyColumn,
+    file: FileView<'_>,
+    groups: usize,
+) -> Result<ColumnBounds, String> {
+    if file.custom_adapter {
+        return Err("is not in the file, and an expression adapter may fill it".into());
+    }
+    let nulls = new_null_array(&column.data_type, groups);
+    Ok(ColumnBounds {
+        lower: Arc::clone(&nulls),
+        upper: nulls,
+        null_free: false,
+    })
+}
+
+/// Casts to a type for which [`is_lossless`] holds; a value that does not fit is an error, not NULL.
+fn lossless_cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, String> {
+    let options = CastOptions {
+        safe: false,
+        ..Default::default()
+    };
+    cast_with_options(array, to, &options).map_err(|e| format!("has a bound that is no {to}: {e}"))
+}
+
+/// The statistics of a column in each row group, in the type of the table's column.
+struct Statistics {
+    min: ArrayRef,
+    max: ArrayRef,
+    /// Whether a group has no row that is not NULL. Then it has no min and max; else it has both.
+    all_null: BooleanArray,
+    may_be_null: BooleanArray,
+}
+
+impl Statistics {
+    fn read(
+        column: &KeyColumn,
+        file: FileView<'_>,
+        groups: &[&RowGroupMetaData],
+    ) -> Result<Self, String> {
+        let columns = file.footer.file_metadata().schema_descr();
+        let converter = StatisticsConverter::try_new(&column.name, file.schema, columns)
+            .map_err(|e| e.to_string())?
+            // Unknown is not zero.
+            .with_missing_null_counts_as_zero(false);
+        let leaf = converter
+            .parquet_column_index()
+            .ok_or("is nested, and has no bounds")?;
+        let null_counts = converter
+            .row_group_null_counts(groups.iter().copied())
+            .map_err(|e| e.to_string())?;
+        let cannot_be_null = columns.column(leaf).max_def_level() == 0;
+
+        let mut all_null = Vec::with_capacity(groups.len());
+        let mut may_be_null = Vec::with_capacity(groups.len());
+        for (group, nulls) in groups.iter().zip(&null_counts) {
+            let nulls = if cannot_be_null { Some(0) } else { nulls };
+            let rows = u64::try_from(group.num_rows())
+                .map_err(|_| "is in a row group of fewer than no rows")?;
+            if nulls.is_some_and(|nulls| nulls > rows) {
+                return Err("has more NULLs than rows by its statistics".into());
+            }
+            all_null.push(nulls == Some(rows));
+            may_be_null.push(nulls != Some(0));
+        }
+
+        let min = converter
+            .row_group_mins(groups.iter().copied())
+            .map_err(|e| e.to_string())?;
+        let max = converter
+            .row_group_maxes(groups.iter().copied())
+            .map_err(|e| e.to_string())?;
+        for (index, group) in groups.iter().enumerate() {
+            if all_null[index] {
+                continue;
+            }
+            if min.is_null(index) || max.is_null(index) {
+                return Err("has a row group without min and max".into());
+            }
+            if !order_is_defined(file, group, leaf) {
+                return Err("has min and max of an undefined order".into());
+            }
+        }
+        Ok(Self {
+            min: lossless_cast(&min, &column.data_type)?,
+            max: lossless_cast(&max, &column.data_type)?,
+            all_null: all_null.into(),
+            may_be_null: may_be_null.into(),
+        })
+    }
+
+    /// The bounds in sort order: with min and max swapped where it descends, widened to NaN, which min and max
+    /// leave out, and to the end at which NULL lies.
+    fn bounds(self, column: &KeyColumn) -> Result<ColumnBounds, String> {
+        let (mut lower, mut upper) = match nan_ends(&column.data_type, self.min.len()) {
+            Some(ends) => ends,
+            None => (self.min, self.max),
+        };
+        if column.options.descending {
+            std::mem::swap(&mut lower, &mut upper);
+        }
+        let (lower_null, upper_null) = if column.options.nulls_first {
+            (&self.may_be_null, &self.all_null)
+        } else {
+            (&self.all_null, &self.may_be_null)
+        };
+        Ok(ColumnBounds {
+            lower: with_nulls(lower, lower_null)?,
+            upper: with_nulls(upper, upper_null)?,
+            null_free: self.may_be_null.true_count() == 0,
+        })
+    }
+}
+
+/// `values`, NULL where `mask` is true.
+fn with_nulls(values: ArrayRef, mask: &BooleanArray) -> Result<ArrayRef, String> {
+    if mask.true_count() == 0 {
+        return Ok(values);
+    }
+    nullif(&values, mask).map_err(|e| e.to_string())
+}
+
+/// The two ends of a float type's order, which are both NaN: no footer says whether a column has any.
+fn nan_ends(data_type: &DataType, len: usize) -> Option<(ArrayRef, ArrayRef)> {
+    // The NaNs with every bit set, negative and positive, are the outermost values of the IEEE 754 total order.
+    fn array<T: ArrowPrimitiveType>(end: T::Native, len: usize) -> ArrayRef {
+        Arc::new(PrimitiveArray::<T>::from_value(end, len))
+    }
+    Some(match data_type {
+        DataType::Float16 => (
+            array::<Float16Type>(F16::from_bits(!0), len),
+            array::<Float16Type>(F16::from_bits(!0 >> 1), len),
+        ),
+        DataType::Float32 => (
+            array::<Float32Type>(f32::from_bits(!0), len),
+            array::<Float32Type>(f32::from_bits(!0 >> 1), len),
+        ),
+        DataType::Float64 => (
+            array::<Float64Type>(f64::from_bits(!0), len),
+            array::<Float64Type>(f64::from_bits(!0 >> 1), len),
+        ),
+        _ => return None,
+    })
+}
+
+/// Whether min and max of a column are in an order that the format defines, and that is the type's own.
+///
+/// Without a column order, and in the deprecated fields, that is so for signed integers only: see `Statistics` and
+/// `ColumnOrder` in parquet.thrift.
+fn order_is_defined(file: FileView<'_>, group: &RowGroupMetaData, leaf: usize) -> bool {
+    let column = group.column(leaf);
+    let Some(statistics) = column.statistics() else {
+        return false;
+    };
+    let description = column.column_descr();
+    let physical = description.physical_type();
+    if physical == Type::INT96 {
+        return false;
+    }
+    let order = ColumnOrder::sort_order_for_type(
+        description.logical_type_ref(),
+        description.converted_type(),
+        physical,
+    );
+    let signed_integer =
+        matches!(physical, Type::INT32 | Type::INT64) && order == SortOrder::SIGNED;
+    if statistics.is_min_max_deprecated() {
+        return signed_integer;
+    }
+    match file.footer.file_metadata().column_order(leaf) {
+        ColumnOrder::TYPE_DEFINED_ORDER(order) => order != SortOrder::UNDEFINED,
+        ColumnOrder::UNDEFINED => signed_integer,
+        ColumnOrder::UNKNOWN => false,
+    }
+}

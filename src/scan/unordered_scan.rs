@@ -1,0 +1,167 @@
+//! DataFusion's file scan, with the reason why it is not a sorted one.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics};
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::source::{DataSource, OpenArgs};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::projection::ProjectionExprs;
+use datafusion::physical_expr::{
+    EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr,
+};
+use datafusion::physical_plan::execution_plan::SchedulingType;
+use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
+
+/// A [`FileScanConfig`] that `EXPLAIN` shows with the reason why its files are in no order.
+///
+/// All else is the file scan's own.
+#[derive(Debug, Clone)]
+pub(crate) struct UnorderedScan {
+    files: Arc<dyn DataSource>,
+    why: Arc<str>,
+}
+
+impl UnorderedScan {
+    pub(crate) fn new(files: FileScanConfig, why: Arc<str>) -> Self {
+        Self {
+            files: Arc::new(files),
+            why,
+        }
+    }
+
+    fn with_files(&self, files: Arc<dyn DataSource>) -> Arc<dyn DataSource> {
+        Arc::new(Self {
+            files,
+            why: Arc::clone(&self.why),
+        })
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl DataSource for UnorderedScan {
+    fn open(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        self.files.open(partition, context)
+    }
+
+    fn open_with_args(&self, args: OpenArgs) -> Result<SendableRecordBatchStream> {
+        self.files.open_with_args(args)
+    }
+
+    fn create_sibling_state(&self, config: &ConfigOptions) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.files.create_sibling_state(config)
+    }
+
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match t {
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                write!(f, "UnorderedScan: why=[{}], ", self.why)?;
+            }
+            DisplayFormatType::TreeRender => writeln!(f, "unordered={}", self.why)?,
+        }
+        self.files.fmt_as(t, f)
+    }
+
+    fn repartitioned(
+        &self,
+        target_partitions: usize,
+        repartition_file_min_size: usize,
+        output_ordering: Option<LexOrdering>,
+    ) -> Result<Option<Arc<dyn DataSource>>> {
+        let files = self.files.repartitioned(
+            target_partitions,
+            repartition_file_min_size,
+            output_ordering,
+        )?;
+        Ok(files.map(|files| self.with_files(files)))
+    }
+
+    fn output_partitioning(&self) -> Partitioning {
+        self.files.output_partitioning()
+    }
+
+    fn eq_properties(&self) -> EquivalenceProperties {
+        self.files.eq_properties()
+    }
+
+    fn scheduling_type(&self) -> SchedulingType {
+        self.files.scheduling_type()
+    }
+
+    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
+        self.files.partition_statistics(partition)
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn DataSource>> {
+        self.files
+            .with_fetch(limit)
+            .map(|files| self.with_files(files))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.files.fetch()
+    }
+
+    fn metrics(&self) -> ExecutionPlanMetricsSet {
+        self.files.metrics()
+    }
+
+    fn try_swapping_with_projection(
+        &self,
+        projection: &ProjectionExprs,
+    ) -> Result<Option<Arc<dyn DataSource>>> {
+        let files = self.files.try_swapping_with_projection(projection)?;
+        Ok(files.map(|files| self.with_files(files)))
+    }
+
+    fn try_pushdown_filters(
+        &self,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn DataSource>>> {
+        let pushed = self.files.try_pushdown_filters(filters, config)?;
+        Ok(FilterPushdownPropagation {
+            filters: pushed.filters,
+            updated_node: pushed.updated_node.map(|files| self.with_files(files)),
+        })
+    }
+
+    fn try_pushdown_sort(
+        &self,
+        order: &[PhysicalSortExpr],
+    ) -> Result<SortOrderPushdownResult<Arc<dyn DataSource>>> {
+        Ok(self
+            .files
+            .try_pushdown_sort(order)?
+            .map(|files| self.with_files(files)))
+    }
+
+    fn with_preserve_order(&self, preserve_order: bool) -> Option<Arc<dyn DataSource>> {
+        self.files
+            .with_preserve_order(preserve_order)
+            .map(|files| self.with_files(files))
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.files.apply_expressions(f)
+    }
+
+    fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn DataSource>> {
+        self.files
+            .with_new_state(state)
+            .map(|files| self.with_files(files))
+    }
+}

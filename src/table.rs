@@ -1,0 +1,329 @@
+//! The table provider.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{ScanArgs, ScanResult, Session, TableProvider};
+use datafusion::common::{Constraints, DFSchemaRef, Result, Statistics, plan_err};
+use datafusion::datasource::listing::{
+    ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
+};
+use datafusion::execution::cache::cache_manager::FileStatisticsCache;
+use datafusion::logical_expr::dml::{InsertOp, MergeIntoClause};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::config::SortedListingConfig;
+use crate::diagnosis::name_broken_file;
+use crate::planner::Planner;
+
+/// A table of files that behaves like one sorted table: DataFusion's [`ListingTable`] with its order proved.
+///
+/// Same files, same SQL, same options. If an order is declared ([`ListingOptions::file_sort_order`], in SQL
+/// `WITH ORDER`), or all footers share one, the scan cuts the files into slices along the sort key, one for each
+/// partition, and declares the order, so that no sort is needed. Where the order cannot be proved from the footers,
+/// the plan is the listing table's for files in no order, and `EXPLAIN` says why.
+///
+/// Most users have their tables made by SQL, see [`SessionStateBuilderExt`]. In Rust:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use datafusion::datasource::file_format::parquet::ParquetFormat;
+/// # use datafusion::datasource::listing::{ListingOptions, ListingTableConfig, ListingTableUrl};
+/// # use datafusion::error::Result;
+/// # use datafusion::prelude::*;
+/// use datafusion_sorted_listing::SortedListingTable;
+///
+/// # async fn register(ctx: &SessionContext) -> Result<()> {
+/// let options = ListingOptions::new(Arc::new(ParquetFormat::default()))
+///     .with_file_sort_order(vec![vec![col("ts").sort(true, false)]]);
+/// let config = ListingTableConfig::new(ListingTableUrl::parse("/data/events/")?)
+///     .with_listing_options(options)
+///     .infer_schema(&ctx.state())
+///     .await?;
+/// ctx.register_table("events", Arc::new(SortedListingTable::try_new(config)?))?;
+/// # Ok(())
+/// # }
+/// # use datafusion::datasource::listing::ListingTableConfigExt;
+/// ```
+///
+/// [`SessionStateBuilderExt`]: crate::SessionStateBuilderExt
+#[derive(Debug)]
+pub struct SortedListingTable {
+    listing: ListingTable,
+    /// Whether the user chose the statistics cache of `listing`, or that it has none.
+    own_cache: bool,
+    /// The options to begin with, in place of the session's.
+    config: Option<SortedListingConfig>,
+    /// Single options on top, by name without prefix.
+    overrides: BTreeMap<String, String>,
+    /// Why the last scan was unordered, so that the log says it once.
+    logged: Mutex<Option<Arc<str>>>,
+}
+
+/// Wraps a table as it is. The statistics cache of the session that scans it takes the place of its own, since
+/// whether it has one cannot be seen; [`SortedListingTable::with_cache`] sets another.
+impl From<ListingTable> for SortedListingTable {
+    fn from(listing: ListingTable) -> Self {
+        Self {
+            listing,
+            own_cache: false,
+            config: None,
+            overrides: BTreeMap::new(),
+            logged: Mutex::new(None),
+        }
+    }
+}
+
+impl SortedListingTable {
+    /// The table of `config`, which needs a schema and options, as [`ListingTable::try_new`] does.
+    ///
+    /// # Errors
+    /// If schema or options are missing, or the declared order names a column that the table does not have.
+    pub fn try_new(config: ListingTableConfig) -> Result<Self> {
+        let table = Self::from(ListingTable::try_new(config)?);
+        table.check_order()?;
+        Ok(table)
+    }
+
+    /// See [`ListingTable::with_cache`]. Without a call of this, the cache of the session is used.
+    pub fn with_cache(mut self, cache: Option<Arc<FileStatisticsCache>>) -> Self {
+        self.listing = self.listing.with_cache(cache);
+        self.own_cache = true;
+        self
+    }
+
+    /// See [`ListingTable::with_constraints`].
+    pub fn with_constraints(mut self, constraints: Constraints) -> Self {
+        self.listing = self.listing.with_constraints(constraints);
+        self
+    }
+
+    /// See [`ListingTable::with_column_defaults`].
+    pub fn with_column_defaults(mut self, column_defaults: HashMap<String, Expr>) -> Self {
+        self.listing = self.listing.with_column_defaults(column_defaults);
+        self
+    }
+
+    /// See [`ListingTable::with_definition`].
+    pub fn with_definition(mut self, definition: Option<String>) -> Self {
+        self.listing = self.listing.with_definition(definition);
+        self
+    }
+
+    /// Sets the options of this table, whatever those of the session are.
+    pub fn with_config(mut self, config: SortedListingConfig) -> Self {
+        self.config = Some(config);
+        self
+    }
+
+    /// Sets single options of this table, by name without prefix; the others stay those of the session.
+    pub(crate) fn with_overrides(mut self, overrides: BTreeMap<String, String>) -> Result<Self> {
+        SortedListingConfig::default().with_overrides(&overrides)?;
+        self.overrides = overrides;
+        Ok(self)
+    }
+
+    /// See [`ListingTable::table_paths`].
+    pub fn table_paths(&self) -> &[ListingTableUrl] {
+        self.listing.table_paths()
+    }
+
+    /// See [`ListingTable::options`].
+    pub fn options(&self) -> &ListingOptions {
+        self.listing.options()
+    }
+
+    fn config(&self, session: &dyn Session) -> Result<SortedListingConfig> {
+        let session = || {
+            session
+                .config_options()
+                .extensions
+                .get::<SortedListingConfig>()
+        };
+        let config = self.config.as_ref().or_else(session).cloned();
+        config.unwrap_or_default().with_overrides(&self.overrides)
+    }
+
+    /// A declared order on a missing column is a mistake. [`ListingTable`] would drop it without a word.
+    pub(crate) fn check_order(&self) -> Result<()> {
+        let schema = self.listing.schema();
+        for sort in self.options().file_sort_order.iter().flatten() {
+            for column in sort.expr.column_refs() {
+                if schema.column_with_name(&column.name).is_none() {
+                    let names: Vec<_> = schema
+                        .fields()
+                        .iter()
+                        .map(|field| field.name().as_str())
+                        .collect();
+                    return plan_err!(
+                        "The declared order of the table at {} names the column '{}', which it does not have; \
+                         its columns are '{}'",
+                        self.location(),
+                        column.name,
+                        names.join("', '")
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn location(&self) -> String {
+        let paths: Vec<_> = self
+            .table_paths()
+            .iter()
+            .map(|path| path.as_str())
+            .collect();
+        format!("'{}'", paths.join("', '"))
+    }
+
+    /// Says at `info` why a scan is unordered, once until that changes.
+    fn log(&self, why_unordered: Option<Arc<str>>) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(why) = &why_unordered
+            && why_unordered != *logged
+        {
+            log::info!("the table at {} is read unordered: {why}", self.location());
+        }
+        *logged = why_unordered;
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl TableProvider for SortedListingTable {
+    fn schema(&self) -> SchemaRef {
+        self.listing.schema()
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        self.listing.constraints()
+    }
+
+    fn table_type(&self) -> TableType {
+        self.listing.table_type()
+    }
+
+    fn get_table_definition(&self) -> Option<&str> {
+        self.listing.get_table_definition()
+    }
+
+    fn get_logical_plan(&'_ self) -> Option<Cow<'_, LogicalPlan>> {
+        self.listing.get_logical_plan()
+    }
+
+    fn get_column_default(&self, column: &str) -> Option<&Expr> {
+        self.listing.get_column_default(column)
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let args = ScanArgs::default()
+            .with_projection(projection.map(Vec::as_slice))
+            .with_filters(Some(filters))
+            .with_limit(limit);
+        Ok(self.scan_with_args(state, args).await?.into_inner())
+    }
+
+    async fn scan_with_args<'a>(
+        &self,
+        state: &dyn Session,
+        args: ScanArgs<'a>,
+    ) -> Result<ScanResult> {
+        let config = self.config(state)?;
+        let listing = if self.own_cache {
+            Cow::Borrowed(&self.listing)
+        } else {
+            let cache = state.runtime_env().cache_manager.get_file_statistic_cache();
+            Cow::Owned(self.listing.clone().with_cache(cache))
+        };
+        let stock = match listing.scan_with_args(state, args).await {
+            Ok(stock) => stock,
+            Err(e) => {
+                let options = listing.options();
+                return Err(name_broken_file(
+                    state,
+                    self.table_paths(),
+                    &options.file_extension,
+                    e,
+                )
+                .await);
+            }
+        };
+        if !config.enabled {
+            return Ok(stock);
+        }
+        self.check_order()?;
+        let planner = Planner {
+            session: state,
+            table: &listing,
+            config: &config,
+        };
+        let planned = planner.plan(stock.into_inner()).await?;
+        self.log(planned.why_unordered);
+        Ok(ScanResult::new(planned.plan))
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        self.listing.supports_filters_pushdown(filters)
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        self.listing.statistics()
+    }
+
+    async fn insert_into(
+        &self,
+        state: &dyn Session,
+        input: Arc<dyn ExecutionPlan>,
+        insert_op: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.listing.insert_into(state, input, insert_op).await
+    }
+
+    async fn delete_from(
+        &self,
+        state: &dyn Session,
+        filters: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.listing.delete_from(state, filters).await
+    }
+
+    async fn update(
+        &self,
+        state: &dyn Session,
+        assignments: Vec<(String, Expr)>,
+        filters: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.listing.update(state, assignments, filters).await
+    }
+
+    async fn truncate(&self, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+        self.listing.truncate(state).await
+    }
+
+    async fn merge_into(
+        &self,
+        state: &dyn Session,
+        source: Arc<dyn ExecutionPlan>,
+        merge_schema: DFSchemaRef,
+        on: Expr,
+        clauses: Vec<MergeIntoClause>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.listing
+            .merge_into(state, source, merge_schema, on, clauses)
+            .await
+    }
+}
