@@ -7,8 +7,8 @@ use datafusion::common::{Result, Statistics};
 use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::config::SortedListingConfig;
@@ -102,7 +102,14 @@ impl Planner<'_> {
             std::mem::take(&mut first_key) || holds_in(&slices, &units(files, &key.facts))
         });
         let null_free = null_free_columns(&keys);
-        let orderings = keys.into_iter().map(|key| key.ordering).collect();
+        let partition = scan.file_schema().fields().len();
+        let orderings = keys
+            .into_iter()
+            .flat_map(|key| {
+                let shorter = without_constants(&key.ordering, files, partition);
+                std::iter::once(key.ordering).chain(shorter)
+            })
+            .collect();
         let scan = one_group_per_unit(scan, files.iter().map(|file| file.file.clone()));
         Ok(SortedScan::new(
             scan, slices, orderings, null_free, grouping,
@@ -278,6 +285,34 @@ fn holds_in(slices: &[Vec<usize>], units: &[Unit]) -> bool {
                 _ => false,
             },
         )
+}
+
+/// `ordering` without the Hive partition columns that have one value in all `files`, if it has any: rows that are
+/// in order of `date, ts` are in order of `ts` where there is one `date` only.
+///
+/// DataFusion drops a filter on a partition column once the listing has applied it, and with it the knowledge.
+fn without_constants(
+    ordering: &LexOrdering,
+    files: &[ListedFile],
+    first_partition_column: usize,
+) -> Option<LexOrdering> {
+    let is_constant = |sort: &PhysicalSortExpr| {
+        let column = sort.expr.downcast_ref::<Column>()?.index();
+        let partition = column.checked_sub(first_partition_column)?;
+        let mut values = files
+            .iter()
+            .map(|file| file.file.partition_values.get(partition));
+        let first = values.next()??;
+        Some(values.all(|value| value == Some(first)))
+    };
+    let varying: Vec<_> = ordering
+        .iter()
+        .filter(|sort| is_constant(sort) != Some(true))
+        .cloned()
+        .collect();
+    (varying.len() < ordering.len())
+        .then(|| LexOrdering::new(varying))
+        .flatten()
 }
 
 /// The table columns among those of `keys` in which no file has a NULL.

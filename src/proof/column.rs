@@ -46,8 +46,7 @@ pub(super) fn column_bounds(
     if file.custom_adapter && file_type != &column.data_type {
         return Err("is adapted by an expression adapter".into());
     }
-    let statistics = Statistics::read(column, file, groups)?;
-    statistics.bounds(column)
+    statistics_bounds(column, file, groups)
 }
 
 /// A Hive partition column has one value in all rows of a file.
@@ -96,93 +95,108 @@ fn lossless_cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, String> {
     cast_with_options(array, to, &options).map_err(|e| format!("has a bound that is no {to}: {e}"))
 }
 
-/// The statistics of a column in each row group, in the type of the table's column.
-struct Statistics {
-    min: ArrayRef,
-    max: ArrayRef,
-    /// Whether a group has no row that is not NULL. Then it has no min and max; else it has both.
-    all_null: BooleanArray,
-    may_be_null: BooleanArray,
+/// The bounds that statistics give: in sort order, and reaching to the end at which NULL lies.
+fn statistics_bounds(
+    column: &KeyColumn,
+    file: FileView<'_>,
+    groups: &[&RowGroupMetaData],
+) -> Result<ColumnBounds, String> {
+    let columns = file.footer.file_metadata().schema_descr();
+    let converter = StatisticsConverter::try_new(&column.name, file.schema, columns)
+        .map_err(|e| e.to_string())?
+        // Unknown is not zero.
+        .with_missing_null_counts_as_zero(false);
+    let leaf = converter
+        .parquet_column_index()
+        .ok_or("is nested, and has no bounds")?;
+
+    let nulls = Nulls::read(&converter, columns.column(leaf).max_def_level(), groups)?;
+    let (min, max) = match nan_ends(&column.data_type, groups.len()) {
+        Some(ends) => ends,
+        None => min_max(column, &converter, file, groups, &nulls)?,
+    };
+    let (lower, upper) = if column.options.descending {
+        (max, min)
+    } else {
+        (min, max)
+    };
+    let (lower_null, upper_null) = if column.options.nulls_first {
+        (&nulls.may_be, &nulls.all)
+    } else {
+        (&nulls.all, &nulls.may_be)
+    };
+    Ok(ColumnBounds {
+        lower: with_nulls(lower, lower_null)?,
+        upper: with_nulls(upper, upper_null)?,
+        null_free: nulls.may_be.true_count() == 0,
+    })
 }
 
-impl Statistics {
+/// What is known of the NULLs of a column in each row group.
+struct Nulls {
+    /// Whether all rows are NULL.
+    all: BooleanArray,
+    /// Whether a row may be NULL.
+    may_be: BooleanArray,
+}
+
+impl Nulls {
     fn read(
-        column: &KeyColumn,
-        file: FileView<'_>,
+        converter: &StatisticsConverter<'_>,
+        max_def_level: i16,
         groups: &[&RowGroupMetaData],
     ) -> Result<Self, String> {
-        let columns = file.footer.file_metadata().schema_descr();
-        let converter = StatisticsConverter::try_new(&column.name, file.schema, columns)
-            .map_err(|e| e.to_string())?
-            // Unknown is not zero.
-            .with_missing_null_counts_as_zero(false);
-        let leaf = converter
-            .parquet_column_index()
-            .ok_or("is nested, and has no bounds")?;
-        let null_counts = converter
+        let counts = converter
             .row_group_null_counts(groups.iter().copied())
             .map_err(|e| e.to_string())?;
-        let cannot_be_null = columns.column(leaf).max_def_level() == 0;
-
-        let mut all_null = Vec::with_capacity(groups.len());
-        let mut may_be_null = Vec::with_capacity(groups.len());
-        for (group, nulls) in groups.iter().zip(&null_counts) {
-            let nulls = if cannot_be_null { Some(0) } else { nulls };
+        let mut all = Vec::with_capacity(groups.len());
+        let mut may_be = Vec::with_capacity(groups.len());
+        for (group, count) in groups.iter().zip(&counts) {
+            let count = if max_def_level == 0 { Some(0) } else { count };
             let rows = u64::try_from(group.num_rows())
                 .map_err(|_| "is in a row group of fewer than no rows")?;
-            if nulls.is_some_and(|nulls| nulls > rows) {
+            if count.is_some_and(|count| count > rows) {
                 return Err("has more NULLs than rows by its statistics".into());
             }
-            all_null.push(nulls == Some(rows));
-            may_be_null.push(nulls != Some(0));
-        }
-
-        let min = converter
-            .row_group_mins(groups.iter().copied())
-            .map_err(|e| e.to_string())?;
-        let max = converter
-            .row_group_maxes(groups.iter().copied())
-            .map_err(|e| e.to_string())?;
-        for (index, group) in groups.iter().enumerate() {
-            if all_null[index] {
-                continue;
-            }
-            if min.is_null(index) || max.is_null(index) {
-                return Err("has a row group without min and max".into());
-            }
-            if !order_is_defined(file, group, leaf) {
-                return Err("has min and max of an undefined order".into());
-            }
+            all.push(count == Some(rows));
+            may_be.push(count != Some(0));
         }
         Ok(Self {
-            min: lossless_cast(&min, &column.data_type)?,
-            max: lossless_cast(&max, &column.data_type)?,
-            all_null: all_null.into(),
-            may_be_null: may_be_null.into(),
+            all: all.into(),
+            may_be: may_be.into(),
         })
     }
+}
 
-    /// The bounds in sort order: with min and max swapped where it descends, widened to NaN, which min and max
-    /// leave out, and to the end at which NULL lies.
-    fn bounds(self, column: &KeyColumn) -> Result<ColumnBounds, String> {
-        let (mut lower, mut upper) = match nan_ends(&column.data_type, self.min.len()) {
-            Some(ends) => ends,
-            None => (self.min, self.max),
-        };
-        if column.options.descending {
-            std::mem::swap(&mut lower, &mut upper);
+/// Min and max in each row group, in the type of the table's column. Groups of NULL alone need none.
+fn min_max(
+    column: &KeyColumn,
+    converter: &StatisticsConverter<'_>,
+    file: FileView<'_>,
+    groups: &[&RowGroupMetaData],
+    nulls: &Nulls,
+) -> Result<(ArrayRef, ArrayRef), String> {
+    let min = converter
+        .row_group_mins(groups.iter().copied())
+        .map_err(|e| e.to_string())?;
+    let max = converter
+        .row_group_maxes(groups.iter().copied())
+        .map_err(|e| e.to_string())?;
+    for (index, group) in groups.iter().enumerate() {
+        if nulls.all.value(index) {
+            continue;
         }
-        let (lower_null, upper_null) = if column.options.nulls_first {
-            (&self.may_be_null, &self.all_null)
-        } else {
-            (&self.all_null, &self.may_be_null)
-        };
-        Ok(ColumnBounds {
-            lower: with_nulls(lower, lower_null)?,
-            upper: with_nulls(upper, upper_null)?,
-            null_free: self.may_be_null.true_count() == 0,
-        })
+        if min.is_null(index) || max.is_null(index) {
+            return Err("has a row group without min and max".into());
+        }
+        if !order_is_defined(file, group, converter.parquet_column_index()) {
+            return Err("has min and max of an undefined order".into());
+        }
     }
+    Ok((
+        lossless_cast(&min, &column.data_type)?,
+        lossless_cast(&max, &column.data_type)?,
+    ))
 }
 
 /// `values`, NULL where `mask` is true.
@@ -193,7 +207,8 @@ fn with_nulls(values: ArrayRef, mask: &BooleanArray) -> Result<ArrayRef, String>
     nullif(&values, mask).map_err(|e| e.to_string())
 }
 
-/// The two ends of a float type's order, which are both NaN: no footer says whether a column has any.
+/// The two ends of a float type's order, which are both NaN. They are the only bounds of a float column: min and max
+/// leave NaN out, and no footer says whether there is any.
 fn nan_ends(data_type: &DataType, len: usize) -> Option<(ArrayRef, ArrayRef)> {
     // The NaNs with every bit set, negative and positive, are the outermost values of the IEEE 754 total order.
     fn array<T: ArrowPrimitiveType>(end: T::Native, len: usize) -> ArrayRef {
@@ -220,7 +235,8 @@ fn nan_ends(data_type: &DataType, len: usize) -> Option<(ArrayRef, ArrayRef)> {
 ///
 /// Without a column order, and in the deprecated fields, that is so for signed integers only: see `Statistics` and
 /// `ColumnOrder` in parquet.thrift.
-fn order_is_defined(file: FileView<'_>, group: &RowGroupMetaData, leaf: usize) -> bool {
+fn order_is_defined(file: FileView<'_>, group: &RowGroupMetaData, leaf: Option<usize>) -> bool {
+    let Some(leaf) = leaf else { return false };
     let column = group.column(leaf);
     let Some(statistics) = column.statistics() else {
         return false;

@@ -7,3 +7,6 @@ mod sort_key;
 
 pub(crate) use footer_order::footer_order;
 pub(crate) use sort_key::{FileView, KeyFacts, SortKey};
+
+#[cfg(test)]
+mod tests;

@@ -139,10 +139,10 @@ async fn hive_folders() {
     let ctx = Session::new(3).sorted().await;
     // DataFusion checks a declared order against the files' columns, unless the columns are given.
     let partitioned = |order: &str| {
-        folder.ddl(order).replace(
-            "STORED AS PARQUET",
-            "STORED AS PARQUET PARTITIONED BY (date)",
-        )
+        let ddl = folder
+            .ddl(order)
+            .replace("PARQUET", "PARQUET PARTITIONED BY (date)");
+        ddl.replace("TABLE t", "TABLE t (k BIGINT, date VARCHAR)")
     };
     run(&ctx, &partitioned("k")).await;
     assert_eq!(sorted_rows(&ctx, &folder, BY_KEY).await, numbers(0..80));
