@@ -1,4 +1,96 @@
-//! Sorted tables for Apache DataFusion. To be written.
+//! A table of many sorted Parquet files, read as one sorted table by Apache DataFusion.
+//!
+//! [`SortedListingTable`] stands in for DataFusion's [`ListingTable`]: same files, same SQL, same options. Say that
+//! `/data/events` holds 64 files, each sorted by `ts`:
+//!
+//! ```sql
+//! CREATE EXTERNAL TABLE events STORED AS PARQUET LOCATION '/data/events/' WITH ORDER (ts)
+//! ```
+//!
+//! DataFusion puts files into file groups as they are listed. A group is in order only if its files happen to be,
+//! and where they are not, the rows are sorted:
+//!
+//! ```text
+//! SortPreservingMergeExec: [ts@0 ASC NULLS LAST]
+//!   SortExec: expr=[ts@0 ASC NULLS LAST], preserve_partitioning=[true]
+//!     DataSourceExec: file_groups={4 groups: [[part-00.parquet, part-01.parquet, …
+//! ```
+//!
+//! A sorted table looks at the bounds of `ts` in each footer, and cuts the files into *slices* in order of the key:
+//!
+//! ```text
+//! SortPreservingMergeExec: [ts@0 ASC NULLS LAST]
+//!   DataSourceExec: SortedScan: slices=4, units=64, order=[ts ASC NULLS LAST], strategy=contiguous, …
+//! ```
+//!
+//! # A session with sorted tables
+//!
+//! ```
+//! use datafusion::execution::session_state::SessionStateBuilder;
+//! use datafusion::prelude::*;
+//! use datafusion_sorted_listing::SessionStateBuilderExt;
+//!
+//! # #[tokio::main]
+//! # async fn main() -> datafusion::error::Result<()> {
+//! let state = SessionStateBuilder::new()
+//!     .with_default_features()
+//!     .with_sorted_listing()
+//!     .build();
+//! let ctx = SessionContext::new_with_state(state);
+//!
+//! // Two files whose names are in the other order than their rows.
+//! # let folder = tempfile::tempdir()?;
+//! # let location = folder.path().display();
+//! for (name, values) in [("b", "(1), (2)"), ("a", "(3), (4)")] {
+//!     let copy = format!("COPY (SELECT column1 AS ts FROM VALUES {values}) TO '{location}/{name}.parquet'");
+//!     ctx.sql(&copy).await?.collect().await?;
+//! }
+//! let ddl = format!("CREATE EXTERNAL TABLE events STORED AS PARQUET LOCATION '{location}/' WITH ORDER (ts)");
+//! ctx.sql(&ddl).await?;
+//!
+//! let plan = ctx.sql("SELECT * FROM events ORDER BY ts").await?.create_physical_plan().await?;
+//! let plan = datafusion::physical_plan::displayable(plan.as_ref()).indent(false).to_string();
+//! assert!(plan.contains("order=[ts ASC NULLS LAST], strategy=contiguous"));
+//! assert!(!plan.contains("SortExec"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is proved
+//!
+//! An order is declared only if the footers prove it between files. What is inside a file is the claim of whoever
+//! declared the order. The rules, in short:
+//!
+//! * Bounds come from the statistics of row groups. If one has none for a key column, its file is unknown.
+//! * Where the null count is not known to be zero, the bounds reach to the end at which NULL is sorted. A key without
+//!   NULL is in order both `NULLS FIRST` and `NULLS LAST`.
+//! * Statistics of floats leave NaN out. The bounds of a float column reach from NaN to NaN.
+//! * Truncated statistics are outer bounds. INT96, deprecated statistics of undefined order, and bounds that would
+//!   have to go through a cast that may change their order are none.
+//! * A key column that a file does not have is NULL in all its rows. A Hive partition column has one value in a file.
+//! * Compound keys are compared row-wise. Touching bounds are in order. Files of no rows say nothing.
+//!
+//! Where that is not enough, `EXPLAIN` shows an `UnorderedScan` with the reason, and DataFusion sorts.
+//!
+//! | key column | bounds |
+//! |---|---|
+//! | integers, decimals, dates, times, timestamps, booleans | exact |
+//! | strings and binary, plain, large, view or dictionary | outer where truncated |
+//! | fixed size binary | if not truncated |
+//! | floats | NaN to NaN: files are known to overlap |
+//! | INT96, durations, intervals, nested types | unknown |
+//! | wider in the table than in the file: integers, floats, decimals, finer timestamps and times, `Date32` to `Date64`, text and binary among each other | those of the file |
+//! | any other difference of type, another time zone included | unknown |
+//!
+//! # The pieces
+//!
+//! * [`SessionStateBuilderExt::with_sorted_listing`] makes `CREATE EXTERNAL TABLE` make sorted tables, by way of
+//!   [`SortedListingTableFactory`].
+//! * [`SortedListingTable`] wraps a [`ListingTable`], which lists, inserts and knows partitions as always.
+//! * [`SortedListingConfig`] holds the options.
+//! * [`SortedScan`] is the data source in the plan.
+//!
+//! [`ListingTable`]: datafusion::datasource::listing::ListingTable
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,3 +118,8 @@ pub use layout::Strategy;
 pub use scan::SortedScan;
 pub use session::SessionStateBuilderExt;
 pub use table::SortedListingTable;
+
+/// The examples in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::Unit;
+use super::{Bounds, Unit};
 
 /// Puts each unit, by its lower bound, into the slice with the fewest units among those that end before it,
 /// beginning with `target` empty slices, and opens a further one where there is none.
@@ -17,7 +17,7 @@ pub(super) fn slices(units: &[Unit], target: usize) -> Vec<Vec<usize>> {
     let mut slices: Vec<Vec<usize>> = vec![];
     for (unit, Unit { bounds, .. }) in units.iter().enumerate() {
         match bounds {
-            Some(bounds) => known.push((&bounds.lower, &bounds.upper, unit)),
+            Some(Bounds { lower, upper }) => known.push((lower.as_ref(), upper.as_ref(), unit)),
             None => slices.push(vec![unit]),
         }
     }
@@ -29,7 +29,7 @@ pub(super) fn slices(units: &[Unit], target: usize) -> Vec<Vec<usize>> {
         .collect();
     slices.resize(target.max(slices.len()), vec![]);
     // (upper bound, slice)
-    let mut busy: BinaryHeap<Reverse<(&Box<[u8]>, usize)>> = BinaryHeap::new();
+    let mut busy: BinaryHeap<Reverse<(&[u8], usize)>> = BinaryHeap::new();
 
     for (lower, upper, unit) in known {
         while let Some(&Reverse((end, slice))) = busy.peek()

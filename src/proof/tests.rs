@@ -54,12 +54,12 @@ fn footer_of(batch: &RecordBatch, rows_per_group: usize) -> ParquetMetaData {
 }
 
 /// `footer` with the statistics of the first column replaced in every row group.
-fn with_statistics(footer: &ParquetMetaData, statistics: Option<Statistics>) -> ParquetMetaData {
+fn with_statistics(footer: &ParquetMetaData, statistics: Option<&Statistics>) -> ParquetMetaData {
     let groups = footer.row_groups().iter().map(|group| {
         let mut group = group.clone().into_builder();
         let mut columns = group.take_columns();
         let column = columns[0].clone().into_builder().clear_statistics();
-        columns[0] = match &statistics {
+        columns[0] = match statistics {
             Some(statistics) => column.set_statistics(statistics.clone()),
             None => column,
         }
@@ -139,7 +139,7 @@ fn assert_outer(batch: &RecordBatch, rows_per_group: usize, options: &[SortOptio
 
 /// Every `n`th value NULL, if `n` is not 0.
 fn nullable<T: Clone>(values: &[T], n: usize) -> Vec<Option<T>> {
-    let null = |index: usize| n != 0 && (index + 1) % n == 0;
+    let null = |index: usize| n != 0 && (index + 1).is_multiple_of(n);
     let value = |(index, value): (usize, &T)| (!null(index)).then(|| value.clone());
     values.iter().enumerate().map(value).collect()
 }
@@ -242,7 +242,7 @@ fn an_absent_null_count_is_not_zero() {
     let (batch, footer) = one_to_nine();
     let absent = with_statistics(
         &footer,
-        Some(Statistics::int64(Some(1), Some(9), None, None, false)),
+        Some(&Statistics::int64(Some(1), Some(9), None, None, false)),
     );
     let facts = facts_in(&batch.schema(), &absent, &[ASC_LAST]);
     let null: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None]));
@@ -270,13 +270,13 @@ fn what_is_missing_or_absurd_is_unknown() {
     ] {
         let facts = facts_in(
             &batch.schema(),
-            &with_statistics(&footer, statistics),
+            &with_statistics(&footer, statistics.as_ref()),
             &[ASC_LAST],
         );
         assert!(why_unknown(&facts).contains(why), "{facts:?}");
     }
     // All NULL needs no min and max.
-    let all_null = with_statistics(&footer, int(None, None, Some(9)));
+    let all_null = with_statistics(&footer, int(None, None, Some(9)).as_ref());
     assert!(
         facts_in(&batch.schema(), &all_null, &[ASC_LAST])
             .bounds
@@ -290,7 +290,7 @@ fn deprecated_statistics_hold_for_signed_integers_only() {
     let deprecated = Statistics::int64(Some(1), Some(9), None, Some(0), true);
     let facts = facts_in(
         &batch.schema(),
-        &with_statistics(&footer, Some(deprecated)),
+        &with_statistics(&footer, Some(&deprecated)),
         &[ASC_LAST],
     );
     assert!(facts.bounds.is_ok(), "{facts:?}");
@@ -302,7 +302,7 @@ fn deprecated_statistics_hold_for_signed_integers_only() {
     let deprecated = Statistics::byte_array(value("a"), value("ü"), None, Some(0), true);
     let facts = facts_in(
         &batch.schema(),
-        &with_statistics(&footer, Some(deprecated)),
+        &with_statistics(&footer, Some(&deprecated)),
         &[ASC_LAST],
     );
     assert!(why_unknown(&facts).contains("undefined order"), "{facts:?}");

@@ -92,7 +92,11 @@ impl Session {
         }
     }
 
-    pub(crate) fn set(mut self, option: &'static str, value: impl ToString) -> Self {
+    pub(crate) fn set(
+        mut self,
+        option: &'static str,
+        value: impl std::fmt::Display + Copy,
+    ) -> Self {
         self.options.push((option, value.to_string()));
         self
     }
