@@ -30,6 +30,10 @@ pub struct SortedListingConfig {
     pub enabled: bool,
     /// `strategy`, default `contiguous`: how files are put into slices.
     pub strategy: Strategy,
+    /// `read_ahead_bytes`, default 64 MiB: how many bytes of decoded batches a [`SequenceExec`] may buffer.
+    ///
+    /// [`SequenceExec`]: crate::SequenceExec
+    pub read_ahead_bytes: usize,
 }
 
 impl Default for SortedListingConfig {
@@ -37,12 +41,14 @@ impl Default for SortedListingConfig {
         Self {
             enabled: true,
             strategy: Strategy::default(),
+            read_ahead_bytes: 64 << 20,
         }
     }
 }
 
 const ENABLED: &str = "enabled";
 const STRATEGY: &str = "strategy";
+const READ_AHEAD_BYTES: &str = "read_ahead_bytes";
 
 impl SortedListingConfig {
     /// This configuration with `overrides` on top: option names without the prefix, and their values.
@@ -87,6 +93,14 @@ impl ExtensionOptions for SortedListingConfig {
                 Ok(strategy) => self.strategy = strategy,
                 Err(e) => return config_err!("Invalid value for {prefix}.{key}: {e}"),
             },
+            READ_AHEAD_BYTES => match value.trim().parse() {
+                Ok(bytes) => self.read_ahead_bytes = bytes,
+                Err(_) => {
+                    return config_err!(
+                        "Invalid value for {prefix}.{key}: '{value}'; it is a number of bytes"
+                    );
+                }
+            },
             _ => {
                 let valid: Vec<_> = self.entries().into_iter().map(|entry| entry.key).collect();
                 return config_err!(
@@ -116,6 +130,11 @@ impl ExtensionOptions for SortedListingConfig {
                 "How files are put into slices: 'contiguous' (in key order, balanced by bytes) or 'best_fit' \
                  (each into the emptiest slice that ends before it)",
             ),
+            entry(
+                READ_AHEAD_BYTES,
+                &self.read_ahead_bytes,
+                "How many bytes of decoded batches a SequenceExec may buffer",
+            ),
         ]
     }
 }
@@ -129,11 +148,13 @@ mod tests {
         let mut config = SortedListingConfig::default();
         config.set("enabled", "False").unwrap();
         config.set("strategy", "BEST_FIT").unwrap();
+        config.set("read_ahead_bytes", "1000").unwrap();
         assert_eq!(
             config,
             SortedListingConfig {
                 enabled: false,
-                strategy: Strategy::BestFit
+                strategy: Strategy::BestFit,
+                read_ahead_bytes: 1000,
             }
         );
         let entries: Vec<_> = config
@@ -145,7 +166,8 @@ mod tests {
             entries,
             [
                 ("sorted_listing.enabled".into(), "false".into()),
-                ("sorted_listing.strategy".into(), "best_fit".into())
+                ("sorted_listing.strategy".into(), "best_fit".into()),
+                ("sorted_listing.read_ahead_bytes".into(), "1000".into())
             ]
         );
     }
@@ -157,7 +179,8 @@ mod tests {
         assert_eq!(
             error(config.set("strategi", "x")),
             "Invalid or Unsupported Configuration: Unknown option 'sorted_listing.strategi'; \
-             valid ones are 'sorted_listing.enabled', 'sorted_listing.strategy'"
+             valid ones are 'sorted_listing.enabled', 'sorted_listing.strategy', \
+             'sorted_listing.read_ahead_bytes'"
         );
         assert_eq!(
             error(config.set("strategy", "fast")),

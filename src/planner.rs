@@ -12,9 +12,9 @@ use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::config::SortedListingConfig;
-use crate::layout::{NoLayout, Obstacle, Unit, lay_out, run_order};
+use crate::layout::{self, NoLayout, Obstacle, lay_out, run_order};
 use crate::proof::KeyFacts;
-use crate::scan::{Grouping, SortedScan, UnorderedScan, one_group_per_unit};
+use crate::scan::{Grouping, SortedScan, Unit, UnorderedScan};
 use crate::snapshot::{ListedFile, Snapshot};
 
 /// Plans the scans of one table in one session.
@@ -97,10 +97,18 @@ impl Planner<'_> {
             None => self.lay_out(files, &first, &keys[0].facts)?,
         };
 
-        let mut first_key = true;
-        keys.retain(|key| {
-            std::mem::take(&mut first_key) || holds_in(&slices, &units(files, &key.facts))
-        });
+        // The first holds by the making of the slices.
+        let further = keys.split_off(1);
+        let runs = if grouping.is_one_run() {
+            vec![slices.concat()]
+        } else {
+            slices.clone()
+        };
+        keys.extend(
+            further
+                .into_iter()
+                .filter(|key| holds_in(&runs, &units(files, &key.facts))),
+        );
         let null_free = null_free_columns(&keys);
         let partition = scan.file_schema().fields().len();
         let orderings = keys
@@ -110,16 +118,22 @@ impl Planner<'_> {
                 std::iter::once(key.ordering).chain(shorter)
             })
             .collect();
-        let scan = one_group_per_unit(scan, files.iter().map(|file| file.file.clone()));
+        let units = files
+            .iter()
+            .map(|file| Unit {
+                file: file.file.clone(),
+                footer: file.footer(),
+            })
+            .collect();
         Ok(SortedScan::new(
-            scan, slices, orderings, null_free, grouping,
+            scan, units, slices, orderings, null_free, grouping,
         ))
     }
 
     fn lay_out(
         &self,
         files: &[ListedFile],
-        units: &[Unit],
+        units: &[layout::Unit],
         facts: &[KeyFacts],
     ) -> Result<(Vec<Vec<usize>>, Grouping), String> {
         let target = self.session.config().target_partitions();
@@ -242,8 +256,8 @@ fn footer_key(snapshot: &Snapshot) -> Result<Sorted, String> {
     ))
 }
 
-fn units(files: &[ListedFile], facts: &[KeyFacts]) -> Vec<Unit> {
-    let unit = |(file, facts): (&ListedFile, &KeyFacts)| Unit {
+fn units(files: &[ListedFile], facts: &[KeyFacts]) -> Vec<layout::Unit> {
+    let unit = |(file, facts): (&ListedFile, &KeyFacts)| layout::Unit {
         bounds: facts.bounds.as_ref().ok().cloned(),
         bytes: file.file.effective_size(),
     };
@@ -253,7 +267,7 @@ fn units(files: &[ListedFile], facts: &[KeyFacts]) -> Vec<Unit> {
 /// The files of each declared partition, in key order.
 fn declared_slices(
     files: &[ListedFile],
-    units: &[Unit],
+    units: &[layout::Unit],
     partitions: usize,
 ) -> Result<Vec<Vec<usize>>, Obstacle> {
     let mut slices = vec![vec![]; partitions];
@@ -275,7 +289,7 @@ fn declared_slices(
 }
 
 /// Whether every one of `slices`, in the order it has, is a run of `units`.
-fn holds_in(slices: &[Vec<usize>], units: &[Unit]) -> bool {
+fn holds_in(slices: &[Vec<usize>], units: &[layout::Unit]) -> bool {
     slices
         .iter()
         .flat_map(|slice| slice.windows(2))

@@ -8,6 +8,7 @@ use datafusion::prelude::SessionConfig;
 
 use crate::config::SortedListingConfig;
 use crate::factory::SortedListingTableFactory;
+use crate::rule::SequenceSlices;
 
 /// Makes plain DDL make sorted tables.
 ///
@@ -23,8 +24,8 @@ use crate::factory::SortedListingTableFactory;
 /// let ctx = SessionContext::new_with_state(state);
 /// ```
 pub trait SessionStateBuilderExt {
-    /// Registers the options under `sorted_listing`, if the session does not have them yet, and a
-    /// [`SortedListingTableFactory`] over every table factory that the session has.
+    /// Registers the options under `sorted_listing`, if the session does not have them yet, a
+    /// [`SortedListingTableFactory`] over every table factory that the session has, and the rule [`SequenceSlices`].
     ///
     /// Call it after `with_default_features` and after other table factories are set: those set later replace
     /// ours. A session that has no table factory gets one for each of its file formats.
@@ -58,6 +59,6 @@ impl SessionStateBuilderExt for SessionStateBuilder {
                 *factory = Arc::new(SortedListingTableFactory::wrapping(inner));
             }
         }
-        self
+        self.with_physical_optimizer_rule(Arc::new(SequenceSlices::new()))
     }
 }

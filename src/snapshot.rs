@@ -130,6 +130,14 @@ impl Snapshot {
 }
 
 impl ListedFile {
+    /// The footer of the file, if it is Parquet.
+    pub(crate) fn footer(&self) -> Option<Arc<ParquetMetaData>> {
+        match &self.footer {
+            Footer::Parquet { metadata, .. } => Some(Arc::clone(metadata)),
+            Footer::Unreadable(_) => None,
+        }
+    }
+
     fn is_empty(&self) -> bool {
         match &self.footer {
             Footer::Parquet { metadata, .. } => metadata

@@ -1,11 +1,16 @@
 //! The data sources that a sorted table puts into DataFusion's `DataSourceExec`.
 
+mod grouping;
+mod order_display;
+mod pieces;
 mod slice_stream;
 mod sorted_scan;
 mod unordered_scan;
 
+pub(crate) use grouping::Grouping;
+pub(crate) use pieces::PieceSize;
 pub use sorted_scan::SortedScan;
-pub(crate) use sorted_scan::{Grouping, one_group_per_unit};
+pub(crate) use sorted_scan::Unit;
 pub(crate) use unordered_scan::UnorderedScan;
 
 use std::any::Any;

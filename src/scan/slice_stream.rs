@@ -7,7 +7,7 @@ use std::vec::IntoIter;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSource;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
@@ -16,7 +16,7 @@ use futures::{Stream, StreamExt};
 /// Reads the units of a slice one after another, each opened when the one before has ended.
 pub(super) struct SliceStream {
     /// A scan in which every unit is a file group of its own.
-    units: Arc<FileScanConfig>,
+    file_scan: Arc<FileScanConfig>,
     schema: SchemaRef,
     context: Arc<TaskContext>,
     left: IntoIter<usize>,
@@ -27,14 +27,14 @@ pub(super) struct SliceStream {
 
 impl SliceStream {
     pub(super) fn try_new(
-        units: Arc<FileScanConfig>,
+        file_scan: Arc<FileScanConfig>,
         slice: Vec<usize>,
         context: Arc<TaskContext>,
     ) -> Result<Self> {
         Ok(Self {
-            schema: units.projected_schema()?,
-            fetch: units.limit,
-            units,
+            schema: file_scan.projected_schema()?,
+            fetch: file_scan.limit,
+            file_scan,
             context,
             left: slice.into_iter(),
             open: None,
@@ -50,21 +50,28 @@ impl SliceStream {
                 let Some(unit) = self.left.next() else {
                     return Poll::Ready(None);
                 };
-                let stream = self.units.open(unit, Arc::clone(&self.context))?;
+                let stream = self
+                    .file_scan
+                    .open(unit, Arc::clone(&self.context))
+                    .map_err(|e| self.while_reading(unit, e))?;
                 self.open = Some((unit, stream));
                 continue;
             };
             match ready!(stream.poll_next_unpin(cx)) {
                 Some(Ok(batch)) => return Poll::Ready(Some(Ok(self.within_fetch(batch)))),
                 Some(Err(e)) => {
-                    let files = self.units.file_groups[*unit].files();
-                    let paths: Vec<_> = files.iter().map(|file| file.path().as_ref()).collect();
-                    let e = e.context(format!("while reading '{}'", paths.join("', '")));
-                    return Poll::Ready(Some(Err(e)));
+                    let unit = *unit;
+                    return Poll::Ready(Some(Err(self.while_reading(unit, e))));
                 }
                 None => self.open = None,
             }
         }
+    }
+
+    fn while_reading(&self, unit: usize, error: DataFusionError) -> DataFusionError {
+        let files = self.file_scan.file_groups[unit].files();
+        let paths: Vec<_> = files.iter().map(|file| file.path().as_ref()).collect();
+        error.context(format!("while reading '{}'", paths.join("', '")))
     }
 
     fn within_fetch(&mut self, batch: RecordBatch) -> RecordBatch {

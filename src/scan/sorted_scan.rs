@@ -18,27 +18,26 @@ use datafusion::physical_expr::{
     EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr,
 };
 use datafusion::physical_plan::execution_plan::SchedulingType;
-use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
+use datafusion::physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
+use parquet::file::metadata::ParquetMetaData;
 
+use super::grouping::Grouping;
+use super::order_display::show;
 use super::slice_stream::SliceStream;
 use super::{UnorderedScan, as_file_scan};
-use crate::layout::Strategy;
 
-/// How the units of a [`SortedScan`] came into its slices.
+/// A unit of a scan.
 #[derive(Debug, Clone)]
-pub(crate) enum Grouping {
-    /// By a strategy; with the reason, if it is not the one that was asked for.
-    Strategy {
-        strategy: Strategy,
-        stepped_down: Option<Arc<str>>,
-    },
-    /// They are the partitions that the table declares, and the scan has that partitioning.
-    Declared(Partitioning),
-    /// Each file has a slice of its own, since no bounds are known, for this reason.
-    FilePerSlice(Arc<str>),
+pub(crate) struct Unit {
+    /// The file, or the part of it that is read.
+    pub(crate) file: PartitionedFile,
+    /// The footer of the file, if it is Parquet.
+    pub(crate) footer: Footer,
 }
+
+type Footer = Option<Arc<ParquetMetaData>>;
 
 /// A [`DataSource`] whose output partitions are *slices*: sequences of units that are each read in key order.
 ///
@@ -58,32 +57,36 @@ pub(crate) enum Grouping {
 #[derive(Debug, Clone)]
 pub struct SortedScan {
     /// Every unit a file group of its own, and the proved orderings declared.
-    units: Arc<FileScanConfig>,
+    pub(super) file_scan: Arc<FileScanConfig>,
+    /// The footer of each unit.
+    pub(super) footers: Arc<[Footer]>,
     /// The units of each slice, as indices of file groups.
-    slices: Arc<[Vec<usize>]>,
+    pub(super) slices: Arc<[Vec<usize>]>,
     grouping: Grouping,
     /// The indices of table columns of which it is proved that no row is NULL.
     null_free: Arc<[usize]>,
 }
 
-/// `scan` with the given units, each a file group of its own, and with no ordering declared.
+/// `scan` with each of `units` a file group of its own, and with `orderings` declared.
 ///
-/// One file a group is what makes the orderings that are declared later hold in the eyes of [`FileScanConfig`],
-/// which would check them by file statistics that know nothing of NULL and NaN.
-pub(crate) fn one_group_per_unit(
+/// One file a group is what makes the orderings hold in the eyes of [`FileScanConfig`], which would check them by
+/// file statistics that know nothing of NULL and NaN.
+fn one_group_per_unit(
     scan: &FileScanConfig,
-    units: impl IntoIterator<Item = PartitionedFile>,
-) -> FileScanConfig {
-    let groups = units
+    units: Vec<Unit>,
+    orderings: Vec<LexOrdering>,
+) -> (FileScanConfig, Vec<Footer>) {
+    let (groups, footers) = units
         .into_iter()
-        .map(|unit| file_group(vec![unit]))
-        .collect();
-    FileScanConfigBuilder::from(scan.clone())
+        .map(|unit| (file_group(vec![unit.file]), unit.footer))
+        .unzip();
+    let scan = FileScanConfigBuilder::from(scan.clone())
         .with_file_groups(groups)
-        .with_output_ordering(vec![])
+        .with_output_ordering(orderings)
         .with_output_partitioning(None)
         .with_preserve_order(true)
-        .build()
+        .build();
+    (scan, footers)
 }
 
 /// A file group with the statistics of its files, if they have any.
@@ -100,26 +103,43 @@ pub(super) fn file_group(files: Vec<PartitionedFile>) -> FileGroup {
 }
 
 impl SortedScan {
-    /// A scan of `slices` of the file groups of `units`, see [`one_group_per_unit`].
+    /// A scan of `slices` of `units`, which reads files as `scan` does.
     ///
     /// In each slice, every one of `orderings` must hold within and across its units, and the table columns
-    /// `null_free` must have no NULL in any unit.
+    /// `null_free` must have no NULL in any unit. In slices by [`Strategy::Contiguous`](crate::Strategy::Contiguous), the orderings must hold
+    /// across slices too.
     pub(crate) fn new(
-        units: FileScanConfig,
+        scan: &FileScanConfig,
+        units: Vec<Unit>,
         slices: Vec<Vec<usize>>,
         orderings: Vec<LexOrdering>,
         null_free: Vec<usize>,
         grouping: Grouping,
     ) -> Self {
-        let units = FileScanConfigBuilder::from(units)
-            .with_output_ordering(orderings)
-            .build();
+        let (file_scan, footers) = one_group_per_unit(scan, units, orderings);
         Self {
-            units: Arc::new(units),
+            file_scan: Arc::new(file_scan),
+            footers: footers.into(),
             slices: slices.into(),
             grouping,
             null_free: null_free.into(),
         }
+    }
+
+    /// The same scan of other units in other slices.
+    pub(super) fn with_slices(&self, units: Vec<Unit>, slices: Vec<Vec<usize>>) -> Self {
+        let orderings = self.orderings().to_vec();
+        let (file_scan, footers) = one_group_per_unit(&self.file_scan, units, orderings);
+        Self {
+            footers: footers.into(),
+            slices: slices.into(),
+            ..self.with_file_scan(file_scan)
+        }
+    }
+
+    /// Whether slice after slice is in each of the declared orderings, as a whole.
+    pub(crate) fn is_one_run(&self) -> bool {
+        self.grouping.is_one_run()
     }
 
     /// The number of slices, which are the output partitions.
@@ -129,7 +149,7 @@ impl SortedScan {
 
     /// The files of each slice, in the order they are read.
     pub fn slices(&self) -> impl Iterator<Item = impl Iterator<Item = &PartitionedFile>> {
-        let files = |unit: &usize| self.units.file_groups[*unit].iter();
+        let files = |unit: &usize| self.file_scan.file_groups[*unit].iter();
         self.slices
             .iter()
             .map(move |slice| slice.iter().flat_map(files))
@@ -137,16 +157,16 @@ impl SortedScan {
 
     /// The orderings that are declared, in terms of the table's columns.
     pub fn orderings(&self) -> &[LexOrdering] {
-        &self.units.output_ordering
+        &self.file_scan.output_ordering
     }
 
     fn builder(&self) -> FileScanConfigBuilder {
-        FileScanConfigBuilder::from(self.units.as_ref().clone())
+        FileScanConfigBuilder::from(self.file_scan.as_ref().clone())
     }
 
-    fn with_units(&self, units: FileScanConfig) -> Self {
+    fn with_file_scan(&self, file_scan: FileScanConfig) -> Self {
         Self {
-            units: Arc::new(units),
+            file_scan: Arc::new(file_scan),
             ..self.clone()
         }
     }
@@ -157,11 +177,36 @@ impl SortedScan {
             .slices()
             .map(|files| file_group(files.cloned().collect()))
             .collect();
+        let partitioning = match &self.grouping {
+            Grouping::Declared(partitioning) => Some(partitioning.clone()),
+            Grouping::Strategy { .. } | Grouping::FilePerSlice(_) => None,
+        };
         self.builder()
             .with_file_groups(groups)
             .with_output_ordering(vec![])
+            .with_output_partitioning(partitioning)
             .with_preserve_order(false)
             .build()
+    }
+
+    /// The statistics of the units of a slice, if there were no limit.
+    fn slice_statistics(&self, slice: usize) -> Result<Statistics> {
+        let Some(units) = self.slices.get(slice) else {
+            return internal_err!("slice {slice} of {}", self.slices.len());
+        };
+        let units = units
+            .iter()
+            .map(|&unit| self.file_scan.partition_statistics(Some(unit)))
+            .collect::<Result<Vec<_>>>()?;
+        let schema = self.file_scan.projected_schema()?;
+        let statistics = Statistics::try_merge_iter(units.iter().map(Arc::as_ref), &schema)?;
+        // A file scan says this of all its partitions, but not of each.
+        let filtered = self.file_scan.file_source().filter().is_some();
+        Ok(if filtered {
+            statistics.to_inexact()
+        } else {
+            statistics
+        })
     }
 
     /// This scan, declaring its orderings with NULL where `order` asks for it.
@@ -171,7 +216,7 @@ impl SortedScan {
     fn with_null_placement_of(&self, order: &[PhysicalSortExpr]) -> Result<Self> {
         let mut nulls_first = vec![
             None;
-            self.units
+            self.file_scan
                 .file_source()
                 .table_schema()
                 .table_schema()
@@ -179,7 +224,7 @@ impl SortedScan {
                 .len()
         ];
         for sort in order {
-            let expr = match self.units.file_source().projection() {
+            let expr = match self.file_scan.file_source().projection() {
                 Some(projection) => projection.unproject_expr(&sort.expr)?,
                 None => Arc::clone(&sort.expr),
             };
@@ -205,8 +250,8 @@ impl SortedScan {
             .iter()
             .filter_map(|ordering| LexOrdering::new(ordering.iter().map(placed)))
             .collect();
-        let units = self.builder().with_output_ordering(orderings).build();
-        Ok(self.with_units(units))
+        let placed = self.builder().with_output_ordering(orderings).build();
+        Ok(self.with_file_scan(placed))
     }
 }
 
@@ -221,7 +266,7 @@ impl DataSource for SortedScan {
             return internal_err!("slice {partition} of {}", self.slices.len());
         };
         Ok(Box::pin(SliceStream::try_new(
-            Arc::clone(&self.units),
+            Arc::clone(&self.file_scan),
             slice.clone(),
             context,
         )?))
@@ -272,7 +317,7 @@ impl DataSource for SortedScan {
         if !matches!(self.grouping, Grouping::FilePerSlice(_)) {
             return Ok(None);
         }
-        let repartitioned = self.units.repartitioned(
+        let repartitioned = self.file_scan.repartitioned(
             target_partitions,
             repartition_file_min_size,
             output_ordering,
@@ -280,17 +325,25 @@ impl DataSource for SortedScan {
         let Some(source) = repartitioned else {
             return Ok(None);
         };
-        let units = as_file_scan(&source)?;
-        if units.file_groups.iter().any(|group| group.len() > 1) {
+        let ranges = as_file_scan(&source)?;
+        if ranges.file_groups.iter().any(|group| group.len() > 1) {
             return Ok(None);
         }
-        let slices = (0..units.file_groups.len())
-            .map(|unit| vec![unit])
+        let units: Vec<_> = ranges
+            .file_groups
+            .into_iter()
+            .flat_map(FileGroup::into_inner)
+            .map(|file| Unit {
+                // The statistics are those of the whole file.
+                file: PartitionedFile {
+                    statistics: None,
+                    ..file
+                },
+                footer: None,
+            })
             .collect();
-        Ok(Some(Arc::new(Self {
-            slices,
-            ..self.with_units(units)
-        })))
+        let slices = (0..units.len()).map(|unit| vec![unit]).collect();
+        Ok(Some(Arc::new(self.with_slices(units, slices))))
     }
 
     fn output_partitioning(&self) -> Partitioning {
@@ -309,66 +362,56 @@ impl DataSource for SortedScan {
     }
 
     fn eq_properties(&self) -> EquivalenceProperties {
-        self.units.eq_properties()
+        self.file_scan.eq_properties()
     }
 
     fn scheduling_type(&self) -> SchedulingType {
-        self.units.scheduling_type()
+        self.file_scan.scheduling_type()
     }
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
-        let (statistics, partitions) = match partition {
-            None => (self.units.partition_statistics(None)?, self.slices.len()),
-            Some(slice) => {
-                let Some(units) = self.slices.get(slice) else {
-                    return internal_err!("slice {slice} of {}", self.slices.len());
-                };
-                let units = units
-                    .iter()
-                    .map(|&unit| self.units.partition_statistics(Some(unit)))
-                    .collect::<Result<Vec<_>>>()?;
-                let schema = self.units.projected_schema()?;
-                let statistics =
-                    Statistics::try_merge_iter(units.iter().map(Arc::as_ref), &schema)?;
-                // A file scan says this of all its partitions, but not of each.
-                let filtered = self.units.file_source().filter().is_some();
-                let statistics = if filtered {
-                    statistics.to_inexact()
-                } else {
-                    statistics
-                };
-                (Arc::new(statistics), 1)
-            }
+        let statistics = match partition {
+            None => self.file_scan.partition_statistics(None)?,
+            Some(slice) => Arc::new(self.slice_statistics(slice)?),
         };
-        match self.fetch() {
-            None => Ok(statistics),
-            fetch => Ok(Arc::new(
-                Arc::unwrap_or_clone(statistics).with_fetch(fetch, 0, partitions)?,
-            )),
-        }
+        let Some(fetch) = self.fetch() else {
+            return Ok(statistics);
+        };
+        let partitions = if partition.is_some() {
+            1
+        } else {
+            self.slices.len()
+        };
+        let limited = Arc::unwrap_or_clone(statistics).with_fetch(Some(fetch), 0, partitions)?;
+        // A slice may have fewer rows than the limit, and the others no more for that.
+        Ok(Arc::new(if partitions == 1 {
+            limited
+        } else {
+            limited.to_inexact()
+        }))
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn DataSource>> {
-        let units = self.builder().with_limit(limit).build();
-        Some(Arc::new(self.with_units(units)))
+        let limited = self.builder().with_limit(limit).build();
+        Some(Arc::new(self.with_file_scan(limited)))
     }
 
     fn fetch(&self) -> Option<usize> {
-        self.units.fetch()
+        self.file_scan.fetch()
     }
 
     fn metrics(&self) -> ExecutionPlanMetricsSet {
-        self.units.metrics()
+        self.file_scan.metrics()
     }
 
     fn try_swapping_with_projection(
         &self,
         projection: &ProjectionExprs,
     ) -> Result<Option<Arc<dyn DataSource>>> {
-        let Some(source) = self.units.try_swapping_with_projection(projection)? else {
+        let Some(source) = self.file_scan.try_swapping_with_projection(projection)? else {
             return Ok(None);
         };
-        Ok(Some(Arc::new(self.with_units(as_file_scan(&source)?))))
+        Ok(Some(Arc::new(self.with_file_scan(as_file_scan(&source)?))))
     }
 
     fn try_pushdown_filters(
@@ -376,10 +419,16 @@ impl DataSource for SortedScan {
         filters: Vec<Arc<dyn PhysicalExpr>>,
         config: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn DataSource>>> {
-        let pushed = self.units.try_pushdown_filters(filters, config)?;
+        // A filter above a limit may not see other rows than the limit lets through.
+        if self.fetch().is_some() {
+            return Ok(FilterPushdownPropagation::with_parent_pushdown_result(
+                vec![PushedDown::No; filters.len()],
+            ));
+        }
+        let pushed = self.file_scan.try_pushdown_filters(filters, config)?;
         let updated_node = match &pushed.updated_node {
             None => None,
-            Some(source) => Some(Arc::new(self.with_units(as_file_scan(source)?)) as _),
+            Some(source) => Some(Arc::new(self.with_file_scan(as_file_scan(source)?)) as _),
         };
         Ok(FilterPushdownPropagation {
             filters: pushed.filters,
@@ -406,6 +455,10 @@ impl DataSource for SortedScan {
                 inner: Arc::new(placed),
             });
         }
+        // The rows within a limit are those that come first in this order, not in another.
+        if self.fetch().is_some() {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
         // A sort of rows that are in order of a prefix is cheap: leave it that prefix.
         for prefix in 1..order.len() {
             if properties.ordering_satisfy(order[..prefix].iter().cloned())? {
@@ -426,48 +479,12 @@ impl DataSource for SortedScan {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        self.units.apply_expressions(f)
+        self.file_scan.apply_expressions(f)
     }
 
     fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn DataSource>> {
-        let source = self.units.with_new_state(state)?;
-        let units = as_file_scan(&source).ok()?;
-        Some(Arc::new(self.with_units(units)))
-    }
-}
-
-impl fmt::Display for Grouping {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Strategy {
-                strategy,
-                stepped_down: None,
-            } => write!(f, "strategy={strategy}"),
-            Self::Strategy {
-                strategy,
-                stepped_down: Some(why),
-            } => write!(f, "strategy={strategy}, stepped_down=[{why}]"),
-            Self::Declared(_) => f.write_str("strategy=declared_partitioning"),
-            Self::FilePerSlice(why) => write!(f, "strategy=file_per_slice, stepped_down=[{why}]"),
-        }
-    }
-}
-
-/// An ordering as SQL has it: the names of columns without their indices.
-fn show(ordering: &[PhysicalSortExpr]) -> String {
-    let sorts: Vec<_> = ordering.iter().map(show_sort).collect();
-    sorts.join(", ")
-}
-
-fn show_sort(sort: &PhysicalSortExpr) -> String {
-    let options = match (sort.options.descending, sort.options.nulls_first) {
-        (false, true) => "ASC",
-        (false, false) => "ASC NULLS LAST",
-        (true, true) => "DESC",
-        (true, false) => "DESC NULLS LAST",
-    };
-    match sort.expr.downcast_ref::<Column>() {
-        Some(column) => format!("{} {options}", column.name()),
-        None => format!("{} {options}", sort.expr),
+        let source = self.file_scan.with_new_state(state)?;
+        let file_scan = as_file_scan(&source).ok()?;
+        Some(Arc::new(self.with_file_scan(file_scan)))
     }
 }

@@ -1,0 +1,317 @@
+//! The plan node of a sequence.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{LexOrdering, OrderingRequirements, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::coop::cooperative;
+use datafusion::physical_plan::execution_plan::{
+    CardinalityEffect, ChildrenPropertiesMode, EvaluationType, SchedulingType,
+};
+use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
+};
+use datafusion::physical_plan::projection::{ProjectionExec, make_with_child, update_ordering};
+use datafusion::physical_plan::{
+    ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    PlanProperties, ReplaceChildrenOptions, StatisticsArgs, StatisticsContext,
+    apply_expression_roots,
+};
+
+use super::read_ahead::ReadAhead;
+use super::stream::{Fetch, SequenceStream};
+
+/// Emits the partitions of its input one after another, in order, without a comparison of rows.
+///
+/// It takes the place of a `SortPreservingMergeExec` over partitions that each lie wholly at or before the next. The
+/// partitions that come next are read ahead by tasks of their own, up to `target_partitions` of them at a time, and
+/// their batches are buffered under one budget of bytes (`sorted_listing.read_ahead_bytes`), which is registered with
+/// the memory pool. Where that refuses, less is read ahead, down to none. The partition being emitted always makes
+/// progress.
+///
+/// ```text
+/// SequenceExec: [ts@0 ASC NULLS LAST], inputs=64
+///   DataSourceExec: SortedScan: slices=64, …
+/// ```
+///
+/// Metrics: `inputs_total`, `inputs_opened`, `read_ahead_peak_bytes`, besides rows and time.
+#[derive(Debug, Clone)]
+pub struct SequenceExec {
+    input: Arc<dyn ExecutionPlan>,
+    /// The order of the output, as far as its columns show it.
+    ordering: Option<LexOrdering>,
+    fetch: Option<usize>,
+    read_ahead_bytes: usize,
+    metrics: ExecutionPlanMetricsSet,
+    properties: Arc<PlanProperties>,
+}
+
+impl SequenceExec {
+    /// A sequence of the partitions of `input`, each of which is in `ordering` and lies wholly at or before the next.
+    ///
+    /// This is not checked; [`SequenceSlices`](crate::SequenceSlices) proves it.
+    pub(crate) fn new(
+        input: Arc<dyn ExecutionPlan>,
+        ordering: Option<LexOrdering>,
+        fetch: Option<usize>,
+        read_ahead_bytes: usize,
+    ) -> Self {
+        let properties = Arc::new(Self::compute_properties(&input));
+        Self {
+            input,
+            ordering,
+            fetch,
+            read_ahead_bytes,
+            metrics: ExecutionPlanMetricsSet::new(),
+            properties,
+        }
+    }
+
+    /// The input, whose partitions are emitted one after another.
+    pub fn input(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.input
+    }
+
+    fn compute_properties(input: &Arc<dyn ExecutionPlan>) -> PlanProperties {
+        let mut equivalences = input.equivalence_properties().clone();
+        equivalences.clear_per_partition_constants();
+        PlanProperties::new(
+            equivalences,
+            Partitioning::UnknownPartitioning(1),
+            input.pipeline_behavior(),
+            input.boundedness(),
+        )
+        .with_evaluation_type(EvaluationType::Eager)
+        .with_scheduling_type(SchedulingType::Cooperative)
+    }
+
+    fn inputs(&self) -> usize {
+        self.input.output_partitioning().partition_count()
+    }
+
+    /// The exact number of rows of each input, where it is known.
+    fn exact_rows(&self) -> Vec<Option<usize>> {
+        let context = StatisticsContext::new();
+        let rows = |input| {
+            let args = StatisticsArgs::new().with_partition(Some(input));
+            match context.compute(self.input.as_ref(), &args).ok()?.num_rows {
+                Precision::Exact(rows) => Some(rows),
+                _ => None,
+            }
+        };
+        (0..self.inputs()).map(rows).collect()
+    }
+}
+
+impl DisplayAs for SequenceExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inputs = self.inputs();
+        let ordering = self
+            .ordering
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        match t {
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                write!(f, "SequenceExec: [{ordering}], inputs={inputs}")?;
+                if let Some(fetch) = self.fetch {
+                    write!(f, ", fetch={fetch}")?;
+                }
+                Ok(())
+            }
+            DisplayFormatType::TreeRender => {
+                writeln!(f, "order=[{ordering}]")?;
+                writeln!(f, "inputs={inputs}")?;
+                if let Some(fetch) = self.fetch {
+                    writeln!(f, "limit={fetch}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl ExecutionPlan for SequenceExec {
+    fn name(&self) -> &'static str {
+        "SequenceExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        vec![self.ordering.clone().map(OrderingRequirements::from)]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        apply_expression_roots(self.ordering.iter().flatten().map(|sort| &sort.expr), f)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let (Some(input), true) = (children.pop(), children.is_empty()) else {
+            return internal_err!("SequenceExec has one child");
+        };
+        let mut new = Self::clone(&self);
+        new.metrics = ExecutionPlanMetricsSet::new();
+        if matches!(
+            options.children_properties,
+            ChildrenPropertiesMode::Recompute
+        ) {
+            new.properties = Arc::new(Self::compute_properties(&input));
+        }
+        new.input = input;
+        Ok(Arc::new(new))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return internal_err!("SequenceExec has one partition, not a partition {partition}");
+        }
+        let inputs = self.inputs();
+        let metrics = MetricBuilder::new(&self.metrics);
+        metrics.counter("inputs_total", partition).add(inputs);
+        let reservation = MemoryConsumer::new("SequenceExec").register(context.memory_pool());
+        let peak =
+            MetricBuilder::new(&self.metrics).peak_memory_usage("read_ahead_peak_bytes", partition);
+        Ok(Box::pin(cooperative(SequenceStream {
+            plan: Arc::clone(&self.input),
+            schema: self.schema(),
+            inputs,
+            next: 0,
+            open: VecDeque::new(),
+            window: context.session_config().target_partitions(),
+            running: Arc::new(AtomicUsize::new(0)),
+            read_ahead: Arc::new(ReadAhead::new(
+                self.read_ahead_bytes,
+                inputs,
+                reservation,
+                peak,
+            )),
+            fetch: self.fetch.map(|rows| Fetch {
+                rows,
+                exact_rows: self.exact_rows(),
+            }),
+            opened: MetricBuilder::new(&self.metrics).counter("inputs_opened", partition),
+            baseline: BaselineMetrics::new(&self.metrics, partition),
+            context,
+        })))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn child_stats_requests(&self, _partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(None)]
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        input_stats: &[Arc<Statistics>],
+        _args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let statistics = Statistics::clone(&input_stats[0]);
+        Ok(Arc::new(statistics.with_fetch(self.fetch, 0, 1)?))
+    }
+
+    // A limit below would be one for each input. Not `supports_limit_pushdown`, which would move it there.
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        let mut new = self.clone();
+        new.fetch = limit;
+        new.metrics = ExecutionPlanMetricsSet::new();
+        Some(Arc::new(new))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.fetch
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        match self.fetch {
+            None => CardinalityEffect::Equal,
+            Some(_) => CardinalityEffect::LowerEqual,
+        }
+    }
+
+    fn try_swapping_with_projection(
+        &self,
+        projection: &ProjectionExec,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if projection.expr().len() >= self.schema().fields().len() {
+            return Ok(None);
+        }
+        let ordering = match &self.ordering {
+            None => None,
+            Some(ordering) => match update_ordering(ordering.clone(), projection.expr())? {
+                None => return Ok(None),
+                ordering => ordering,
+            },
+        };
+        let input = make_with_child(projection, &self.input)?;
+        Ok(Some(Arc::new(Self::new(
+            input,
+            ordering,
+            self.fetch,
+            self.read_ahead_bytes,
+        ))))
+    }
+
+    fn gather_filters_for_pushdown(
+        &self,
+        _phase: FilterPushdownPhase,
+        parent_filters: Vec<Arc<dyn PhysicalExpr>>,
+        _config: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        // Filters may not pass a limit.
+        if self.fetch.is_some() {
+            return Ok(FilterDescription::all_unsupported(
+                &parent_filters,
+                &self.children(),
+            ));
+        }
+        FilterDescription::from_children(parent_filters, &self.children())
+    }
+}

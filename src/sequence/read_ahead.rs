@@ -1,0 +1,122 @@
+//! The byte budget that the inputs of a sequence share.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::physical_plan::metrics::Gauge;
+use tokio::sync::Notify;
+
+/// How much may be buffered, and what is.
+///
+/// Batches of the input that is being emitted are always let in one at a time, whatever the budget, so that it makes
+/// progress. All others wait for room, in the budget and in the memory pool.
+#[derive(Debug)]
+pub(super) struct ReadAhead {
+    budget: usize,
+    state: Mutex<State>,
+    /// Something was taken out, or the next input is emitted.
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The input that is being emitted.
+    front: usize,
+    /// The batches of the front that are buffered.
+    front_batches: usize,
+    /// The batches that are buffered for each input after the front.
+    waiting: Vec<usize>,
+    bytes: usize,
+    reservation: MemoryReservation,
+    peak: Gauge,
+}
+
+/// What a buffered batch was charged. Give it back with [`ReadAhead::release`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Charge(usize);
+
+impl ReadAhead {
+    pub(super) fn new(
+        budget: usize,
+        inputs: usize,
+        reservation: MemoryReservation,
+        peak: Gauge,
+    ) -> Self {
+        Self {
+            budget,
+            state: Mutex::new(State {
+                front: 0,
+                front_batches: 0,
+                waiting: vec![0; inputs],
+                bytes: 0,
+                reservation,
+                peak,
+            }),
+            changed: Notify::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it holds the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a batch of `bytes` of `input` may be buffered.
+    pub(super) async fn admit(&self, input: usize, bytes: usize) -> Charge {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // From here on no change is missed.
+            changed.as_mut().enable();
+            if let Some(charge) = self.state().try_admit(input, bytes, self.budget) {
+                return charge;
+            }
+            changed.await;
+        }
+    }
+
+    /// Whether anything more fits.
+    pub(super) fn has_room(&self) -> bool {
+        self.state().bytes < self.budget
+    }
+
+    /// A batch of the front was taken out.
+    pub(super) fn release(&self, charge: Charge) {
+        let mut state = self.state();
+        state.front_batches = state.front_batches.saturating_sub(1);
+        state.bytes -= charge.0;
+        state.reservation.shrink(charge.0);
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// The input after the front is the front now.
+    pub(super) fn advance(&self) {
+        let mut state = self.state();
+        state.front += 1;
+        state.front_batches = state.waiting.get(state.front).copied().unwrap_or(0);
+        drop(state);
+        self.changed.notify_waiters();
+    }
+}
+
+impl State {
+    fn try_admit(&mut self, input: usize, bytes: usize, budget: usize) -> Option<Charge> {
+        let emitted = input == self.front;
+        let charge = if emitted && self.front_batches == 0 {
+            Charge(0)
+        } else if self.bytes + bytes <= budget && self.reservation.try_grow(bytes).is_ok() {
+            Charge(bytes)
+        } else {
+            return None;
+        };
+        self.bytes += charge.0;
+        self.peak.set_max(self.bytes);
+        if emitted {
+            self.front_batches += 1;
+        } else {
+            self.waiting[input] += 1;
+        }
+        Some(charge)
+    }
+}
