@@ -6,7 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::common::config::ConfigExtension;
-use datafusion::common::{Result, plan_err};
+use datafusion::common::{DataFusionError, Result, plan_err};
+use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingTable, ListingTableUrl};
 use datafusion::datasource::listing_table_factory::ListingTableFactory;
 use datafusion::logical_expr::CreateExternalTable;
@@ -73,16 +74,14 @@ impl TableProviderFactory for SortedListingTableFactory {
 
         let table = match self.inner.create(state, &cmd).await {
             Ok(table) => table,
-            Err(e) => {
-                let locations: Vec<_> = cmd
-                    .locations
-                    .iter()
-                    .filter_map(|location| ListingTableUrl::parse(location).ok())
-                    .collect();
-                return Err(name_broken_file(state, &locations, "", e).await);
-            }
+            Err(e) => return Err(name_broken_file_of(state, &cmd, e).await),
         };
-        match table.downcast_ref::<ListingTable>() {
+        let listing = match table.downcast_ref::<SortedListingTable>() {
+            // A factory over another of these.
+            Some(sorted) => Some(sorted.listing_table()),
+            None => table.downcast_ref::<ListingTable>(),
+        };
+        match listing {
             Some(listing) => {
                 let table = SortedListingTable::from(listing.clone());
                 table.check_order()?;
@@ -95,4 +94,24 @@ impl TableProviderFactory for SortedListingTableFactory {
             ),
         }
     }
+}
+
+async fn name_broken_file_of(
+    state: &dyn Session,
+    cmd: &CreateExternalTable,
+    error: DataFusionError,
+) -> DataFusionError {
+    let locations: Vec<_> = cmd
+        .locations
+        .iter()
+        .filter_map(|location| ListingTableUrl::parse(location).ok())
+        .collect();
+    // Only Parquet files have footers to look at, and the error is Parquet's.
+    let format = ParquetFormat::default();
+    let extension = if cmd.locations.iter().any(|location| location.ends_with('/')) {
+        ".parquet"
+    } else {
+        ""
+    };
+    name_broken_file(state, &format, &locations, extension, error).await
 }

@@ -102,6 +102,7 @@
 mod config;
 mod diagnosis;
 mod factory;
+mod footers;
 mod layout;
 mod planner;
 mod proof;

@@ -87,6 +87,16 @@ impl Planner<'_> {
         mut keys: Vec<Sorted>,
     ) -> Result<SortedScan, String> {
         let files = snapshot.files();
+        let reordered =
+            |facts: &KeyFacts| matches!(&facts.bounds, Err(unknown) if unknown.may_be_reordered);
+        if let Some(unit) = keys[0].facts.iter().position(reordered) {
+            return Err(show(
+                Obstacle::UnknownBounds { unit },
+                files,
+                &keys[0].facts,
+            ));
+        }
+        keys.retain(|key| !key.facts.iter().any(reordered));
         let first = units(files, &keys[0].facts);
         let (slices, grouping) = match &scan.output_partitioning {
             Some(partitioning) => {
@@ -153,8 +163,8 @@ impl Planner<'_> {
             .stepped_down
             .map(|obstacle| show(obstacle, files, facts).into());
         let grouping = match &facts[0].bounds {
-            Err(why) if units.iter().all(|unit| unit.bounds.is_none()) => {
-                Grouping::FilePerSlice(why.as_str().into())
+            Err(unknown) if units.iter().all(|unit| unit.bounds.is_none()) => {
+                Grouping::FilePerSlice(unknown.why.as_str().into())
             }
             _ => Grouping::Strategy {
                 strategy: layout.strategy,
@@ -350,11 +360,14 @@ fn show(obstacle: Obstacle, files: &[ListedFile], facts: &[KeyFacts]) -> String 
     let path = |file: usize| files[file].file.path();
     match obstacle {
         Obstacle::UnknownBounds { unit } => {
-            let why = facts[unit].bounds.as_ref().err().map_or("", String::as_str);
+            let unknown = facts[unit].bounds.as_ref().err();
+            let why = unknown.map_or("", |unknown| unknown.why.as_str());
             format!("bounds of '{}' are unknown: {why}", path(unit))
         }
-        Obstacle::Overlap { earlier, later } => {
-            format!("'{}' begins before '{}' ends", path(later), path(earlier))
-        }
+        Obstacle::Overlap { earlier, later } => format!(
+            "the bounds of '{}' and '{}' overlap",
+            path(earlier),
+            path(later)
+        ),
     }
 }

@@ -15,6 +15,7 @@ use datafusion::execution::cache::cache_manager::FileStatisticsCache;
 use datafusion::logical_expr::dml::{InsertOp, MergeIntoClause};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use futures::future::BoxFuture;
 
 use crate::config::SortedListingConfig;
 use crate::diagnosis::name_broken_file;
@@ -137,6 +138,11 @@ impl SortedListingTable {
         self.listing.options()
     }
 
+    /// The table that is wrapped.
+    pub fn listing_table(&self) -> &ListingTable {
+        &self.listing
+    }
+
     fn config(&self, session: &dyn Session) -> Result<SortedListingConfig> {
         let session = || {
             session
@@ -250,13 +256,11 @@ impl TableProvider for SortedListingTable {
             Ok(stock) => stock,
             Err(e) => {
                 let options = listing.options();
-                return Err(name_broken_file(
-                    state,
-                    self.table_paths(),
-                    &options.file_extension,
-                    e,
-                )
-                .await);
+                let format = options.format.as_ref();
+                let extension = &options.file_extension;
+                return Err(
+                    name_broken_file(state, format, self.table_paths(), extension, e).await,
+                );
             }
         };
         if !config.enabled {
@@ -284,46 +288,76 @@ impl TableProvider for SortedListingTable {
         self.listing.statistics()
     }
 
-    async fn insert_into(
-        &self,
-        state: &dyn Session,
+    // The futures of the listing table are passed on as they are. To wrap them in futures of our own, as `async fn`
+    // does, would make the compiler prove for each that `Expr` is `Send`, which takes it many seconds.
+
+    fn insert_into<'s, 'c, 't>(
+        &'s self,
+        state: &'c dyn Session,
         input: Arc<dyn ExecutionPlan>,
         insert_op: InsertOp,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.listing.insert_into(state, input, insert_op).await
+    ) -> BoxFuture<'t, Result<Arc<dyn ExecutionPlan>>>
+    where
+        Self: 't,
+        's: 't,
+        'c: 't,
+    {
+        self.listing.insert_into(state, input, insert_op)
     }
 
-    async fn delete_from(
-        &self,
-        state: &dyn Session,
+    fn delete_from<'s, 'c, 't>(
+        &'s self,
+        state: &'c dyn Session,
         filters: Vec<Expr>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.listing.delete_from(state, filters).await
+    ) -> BoxFuture<'t, Result<Arc<dyn ExecutionPlan>>>
+    where
+        Self: 't,
+        's: 't,
+        'c: 't,
+    {
+        self.listing.delete_from(state, filters)
     }
 
-    async fn update(
-        &self,
-        state: &dyn Session,
+    fn update<'s, 'c, 't>(
+        &'s self,
+        state: &'c dyn Session,
         assignments: Vec<(String, Expr)>,
         filters: Vec<Expr>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.listing.update(state, assignments, filters).await
+    ) -> BoxFuture<'t, Result<Arc<dyn ExecutionPlan>>>
+    where
+        Self: 't,
+        's: 't,
+        'c: 't,
+    {
+        self.listing.update(state, assignments, filters)
     }
 
-    async fn truncate(&self, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        self.listing.truncate(state).await
+    fn truncate<'s, 'c, 't>(
+        &'s self,
+        state: &'c dyn Session,
+    ) -> BoxFuture<'t, Result<Arc<dyn ExecutionPlan>>>
+    where
+        Self: 't,
+        's: 't,
+        'c: 't,
+    {
+        self.listing.truncate(state)
     }
 
-    async fn merge_into(
-        &self,
-        state: &dyn Session,
+    fn merge_into<'s, 'c, 't>(
+        &'s self,
+        state: &'c dyn Session,
         source: Arc<dyn ExecutionPlan>,
         merge_schema: DFSchemaRef,
         on: Expr,
         clauses: Vec<MergeIntoClause>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    ) -> BoxFuture<'t, Result<Arc<dyn ExecutionPlan>>>
+    where
+        Self: 't,
+        's: 't,
+        'c: 't,
+    {
         self.listing
             .merge_into(state, source, merge_schema, on, clauses)
-            .await
     }
 }

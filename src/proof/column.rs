@@ -14,7 +14,7 @@ use parquet::file::metadata::RowGroupMetaData;
 type F16 = <Float16Type as ArrowPrimitiveType>::Native;
 
 use super::lossless::{is_lossless, value_type};
-use super::sort_key::{FileView, KeyColumn};
+use super::sort_key::{FileView, KeyColumn, Unknown};
 
 /// Where the values of a column lie, in its sort order, NULL and NaN included: one entry for each row group.
 pub(super) struct ColumnBounds {
@@ -29,7 +29,7 @@ pub(super) fn column_bounds(
     column: &KeyColumn,
     file: FileView<'_>,
     groups: &[&RowGroupMetaData],
-) -> Result<ColumnBounds, String> {
+) -> Result<ColumnBounds, Unknown> {
     if let Some(partition) = column.partition {
         return partition_bounds(column, file, partition, groups.len());
     }
@@ -37,14 +37,17 @@ pub(super) fn column_bounds(
         return absent_bounds(column, file, groups.len());
     };
     let file_type = value_type(field.data_type());
-    if !is_lossless(file_type, &column.data_type) {
-        return Err(format!(
-            "is of type {file_type} in the file and {} in the table, and the cast may change its order",
-            column.data_type
-        ));
-    }
-    if file.custom_adapter && file_type != &column.data_type {
+    if file.custom_adapter {
         return Err("is adapted by an expression adapter".into());
+    }
+    if !is_lossless(file_type, &column.data_type) {
+        return Err(Unknown {
+            why: format!(
+                "is of type {file_type} in the file and {} in the table, and the cast may change its order",
+                column.data_type
+            ),
+            may_be_reordered: true,
+        });
     }
     statistics_bounds(column, file, groups)
 }
@@ -55,7 +58,7 @@ fn partition_bounds(
     file: FileView<'_>,
     partition: usize,
     groups: usize,
-) -> Result<ColumnBounds, String> {
+) -> Result<ColumnBounds, Unknown> {
     let value = file
         .partition_values
         .get(partition)
@@ -74,7 +77,7 @@ fn absent_bounds(
     column: &KeyColumn,
     file: FileView<'_>,
     groups: usize,
-) -> Result<ColumnBounds, String> {
+) -> Result<ColumnBounds, Unknown> {
     if file.custom_adapter {
         return Err("is not in the file, and an expression adapter may fill it".into());
     }
@@ -100,7 +103,7 @@ fn statistics_bounds(
     column: &KeyColumn,
     file: FileView<'_>,
     groups: &[&RowGroupMetaData],
-) -> Result<ColumnBounds, String> {
+) -> Result<ColumnBounds, Unknown> {
     let columns = file.footer.file_metadata().schema_descr();
     let converter = StatisticsConverter::try_new(&column.name, file.schema, columns)
         .map_err(|e| e.to_string())?

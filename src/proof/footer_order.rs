@@ -1,29 +1,34 @@
 //! The order that footers claim.
 
+use std::sync::Arc;
+
 use arrow::compute::SortOptions;
+use arrow::datatypes::Schema;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use parquet::file::metadata::{ParquetMetaData, SortingColumn};
-use std::sync::Arc;
 
-/// The longest order that the `sorting_columns` of all row groups with rows, in all `footers`, begin with.
+use super::lossless::{is_lossless, value_type};
+
+/// The longest order that the `sorting_columns` of all row groups with rows begin with, in all files.
 ///
-/// `Err` holds the index of a footer that has no order, or whose order begins otherwise than those before it.
-/// The order ends before the first column that is not a plain column of the table.
-pub(crate) fn footer_order<'a>(
-    footers: impl Iterator<Item = &'a ParquetMetaData>,
+/// Each file comes with its footer and its Arrow schema. `Err` gives a file that has no order, or whose order begins
+/// otherwise than those before it. The order ends before the first column that is not a plain column of the table, or
+/// that a cast to the type of the table's column may put into another order.
+pub(crate) fn footer_order<'a, F>(
+    files: impl Iterator<Item = (F, &'a ParquetMetaData, &'a Schema)>,
     table: &TableSchema,
-) -> Result<Option<LexOrdering>, usize> {
+) -> Result<Option<LexOrdering>, F> {
     let mut common: Option<Vec<PhysicalSortExpr>> = None;
-    for (index, footer) in footers.enumerate() {
+    for (file, footer, schema) in files {
         let groups = footer
             .row_groups()
             .iter()
             .filter(|group| group.num_rows() != 0);
         for group in groups {
             let claimed = group.sorting_columns().map_or(&[][..], Vec::as_slice);
-            let order = plain_columns(claimed, footer, table);
+            let order = plain_columns(claimed, footer, schema, table);
             let shared = match common.take() {
                 None => order,
                 Some(common) => common
@@ -33,7 +38,7 @@ pub(crate) fn footer_order<'a>(
                     .collect(),
             };
             if shared.is_empty() {
-                return Err(index);
+                return Err(file);
             }
             common = Some(shared);
         }
@@ -44,6 +49,7 @@ pub(crate) fn footer_order<'a>(
 fn plain_columns(
     claimed: &[SortingColumn],
     footer: &ParquetMetaData,
+    schema: &Schema,
     table: &TableSchema,
 ) -> Vec<PhysicalSortExpr> {
     let leaves = footer.file_metadata().schema_descr().columns();
@@ -55,7 +61,14 @@ fn plain_columns(
             let [name] = leaf.path().parts() else {
                 return None;
             };
-            let (index, _) = table.file_schema().column_with_name(name)?;
+            let (index, column) = table.file_schema().column_with_name(name)?;
+            let (_, stored) = schema.column_with_name(name)?;
+            if !is_lossless(
+                value_type(stored.data_type()),
+                value_type(column.data_type()),
+            ) {
+                return None;
+            }
             Some(PhysicalSortExpr::new(
                 Arc::new(Column::new(name, index)),
                 SortOptions::new(sorting.descending, sorting.nulls_first),

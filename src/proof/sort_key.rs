@@ -43,11 +43,28 @@ pub(crate) struct FileView<'a> {
     pub(crate) custom_adapter: bool,
 }
 
+/// Why nothing is known of the keys of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unknown {
+    pub(crate) why: String,
+    /// Whether the rows of the file may be in another order than is declared, although they are in order as stored.
+    pub(crate) may_be_reordered: bool,
+}
+
+impl<S: Into<String>> From<S> for Unknown {
+    fn from(why: S) -> Self {
+        Self {
+            why: why.into(),
+            may_be_reordered: false,
+        }
+    }
+}
+
 /// What a file's footer proves of a sort key.
 #[derive(Debug)]
 pub(crate) struct KeyFacts {
     /// Where the keys of all rows lie, or why that is not known.
-    pub(crate) bounds: Result<Bounds, String>,
+    pub(crate) bounds: Result<Bounds, Unknown>,
     /// For each column of the key, whether no row is NULL in it.
     pub(crate) null_free: Vec<bool>,
     /// Whether the row groups are proved to be a run in the order they are stored in.
@@ -56,7 +73,7 @@ pub(crate) struct KeyFacts {
 
 impl KeyFacts {
     /// Nothing is known of the keys of a file, for the reason `why`.
-    pub(crate) fn unknown(why: impl Into<String>) -> Self {
+    pub(crate) fn unknown(why: impl Into<Unknown>) -> Self {
         Self {
             bounds: Err(why.into()),
             null_free: vec![],
@@ -122,13 +139,15 @@ impl SortKey {
         &self,
         file: FileView<'_>,
         groups: &[&RowGroupMetaData],
-    ) -> Result<KeyFacts, String> {
+    ) -> Result<KeyFacts, Unknown> {
         let mut lowers: Vec<ArrayRef> = Vec::with_capacity(self.columns.len());
         let mut uppers = Vec::with_capacity(self.columns.len());
         let mut null_free = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
-            let bounds = column_bounds(column, file, groups)
-                .map_err(|why| format!("column \"{}\" {why}", column.name))?;
+            let bounds = column_bounds(column, file, groups).map_err(|unknown| Unknown {
+                why: format!("column \"{}\" {}", column.name, unknown.why),
+                ..unknown
+            })?;
             lowers.push(bounds.lower);
             uppers.push(bounds.upper);
             null_free.push(bounds.null_free);
@@ -150,7 +169,7 @@ impl SortKey {
         let groups_in_order = groups.windows(2).all(|pair| pair[0].ends_before(&pair[1]));
         let bounds = groups.into_iter().reduce(Bounds::union);
         Ok(KeyFacts {
-            bounds: bounds.ok_or_else(|| "it has no rows".to_string()),
+            bounds: bounds.ok_or_else(|| "it has no rows".into()),
             null_free,
             groups_in_order,
         })

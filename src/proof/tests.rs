@@ -93,7 +93,7 @@ fn facts_in(table: &Schema, footer: &ParquetMetaData, options: &[SortOptions]) -
 }
 
 fn why_unknown(facts: &KeyFacts) -> &str {
-    facts.bounds.as_ref().unwrap_err()
+    &facts.bounds.as_ref().unwrap_err().why
 }
 
 /// The keys of all rows, encoded by a converter of its own.
@@ -120,7 +120,7 @@ fn assert_outer(batch: &RecordBatch, rows_per_group: usize, options: &[SortOptio
     let bounds = facts
         .bounds
         .as_ref()
-        .unwrap_or_else(|why| panic!("{why}: {batch:?}"));
+        .unwrap_or_else(|unknown| panic!("{unknown:?}: {batch:?}"));
     let all = keys(batch, options)
         .iter()
         .map(|row| point(row.data()))
