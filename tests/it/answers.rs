@@ -266,14 +266,21 @@ async fn the_stock_table_is_wrong() {
         run(&ctx, &folder.ddl(&order)).await;
         let filter = if pushdown { "WHERE k > 0" } else { "" };
         let sql = format!("SELECT k FROM t {filter} ORDER BY {order} {limit}");
-        let stock_rows = rows(&ctx, &sql).await;
         let mut right = case.sorted();
         right.retain(|key| !pushdown || *key != Int(0));
-        right.truncate(stock_rows.len());
-        assert_ne!(stock_rows, show(right), "{}", case.name);
         // Which files a partition steals is up to chance.
-        if limit != "LIMIT 8" {
-            assert_eq!(stock_rows.join(" "), stock, "{}", case.name);
+        let mut wrong = None;
+        for _ in 0..100 {
+            let stock_rows = rows(&ctx, &sql).await;
+            if stock_rows != show(right.iter().copied().take(stock_rows.len())) {
+                wrong = Some(stock_rows.join(" "));
+                break;
+            }
+        }
+        if limit == "LIMIT 8" {
+            assert!(wrong.is_some(), "{}", case.name);
+        } else {
+            assert_eq!(wrong.as_deref(), Some(stock), "{}", case.name);
         }
     }
 }
@@ -303,7 +310,7 @@ async fn twin_tables(
 }
 
 /// Queries whose rows come in one order only.
-const QUERIES: [&str; 14] = [
+const QUERIES: [&str; 20] = [
     "SELECT * FROM {} ORDER BY k, id",
     "SELECT k FROM {} ORDER BY k",
     "SELECT * FROM {} ORDER BY k DESC, id DESC",
@@ -317,6 +324,12 @@ const QUERIES: [&str; 14] = [
     "SELECT id, row_number() OVER (ORDER BY k, id) FROM {} ORDER BY id",
     "SELECT k, id, sum(v) OVER (PARTITION BY k ORDER BY id) FROM {} ORDER BY k, id",
     "SELECT count(*), min(k), max(k), count(k) FROM {}",
+    "SELECT * FROM (SELECT * FROM {} ORDER BY k, id LIMIT 5) ORDER BY v, id",
+    "SELECT * FROM (SELECT * FROM {} ORDER BY k, id LIMIT 5) WHERE v > 30 ORDER BY k, id",
+    "SELECT * FROM (SELECT * FROM {} ORDER BY k, id LIMIT 9 OFFSET 4) ORDER BY v DESC, id LIMIT 3",
+    "SELECT a.id, b.id FROM (SELECT * FROM {} ORDER BY k, id LIMIT 5) a JOIN {} b ON a.v = b.v ORDER BY a.id, b.id",
+    "SELECT count(*), sum(v) FROM (SELECT * FROM {} ORDER BY k, id LIMIT 30)",
+    "SELECT k, id FROM {} UNION ALL SELECT k, id + 1000 FROM {} ORDER BY id",
     "SELECT a.id, b.id FROM {} a JOIN {} b ON a.k = b.k AND a.id < b.id ORDER BY a.id, b.id LIMIT 50",
 ];
 

@@ -81,6 +81,23 @@ async fn wrong_options() {
 }
 
 #[tokio::test]
+async fn asking_twice_for_sorted_tables_does_no_harm() {
+    use datafusion::execution::session_state::SessionStateBuilder;
+    use datafusion::prelude::SessionContext;
+    use datafusion_sorted_listing::SessionStateBuilderExt;
+
+    let folder = sixty_keys();
+    let builder = SessionStateBuilder::new().with_default_features();
+    let state = builder.with_sorted_listing().with_sorted_listing().build();
+    let ctx = SessionContext::new_with_state(state);
+    let ddl = folder.ddl("k") + " OPTIONS ('sorted_listing.strategy' 'best_fit')";
+    run(&ctx, &ddl).await;
+    let plan = plan(&ctx, &folder, BY_KEY).await;
+    assert!(plan.contains("strategy=best_fit"), "{plan}");
+    assert_eq!(rows(&ctx, BY_KEY).await, numbers(0..60));
+}
+
+#[tokio::test]
 async fn a_session_without_our_options_uses_the_defaults() {
     use datafusion::prelude::SessionContext;
     use datafusion_sorted_listing::SortedListingTableFactory;
@@ -227,24 +244,39 @@ async fn a_narrower_file_is_proved_and_another_type_is_not() {
     .await;
     assert_eq!(sorted_rows(&ctx, &folder, BY_KEY).await, numbers(0..8));
 
-    // As text, 10 comes before 9, and what orders the table orders it as text.
+    // As text, 10 comes before 9: a file that is in order as stored is in another order as the table has it.
     let folder = Folder::new();
     folder.write("a.parquet", &batch([("k", int64(9..11))]));
     let text: ArrayRef = Arc::new(StringArray::from(vec!["11", "12"]));
     folder.write("b.parquet", &batch([("k", text)]));
-    let ctx = Session::new(1).sorted().await;
-    run(
-        &ctx,
-        &folder.ddl("k").replace("TABLE t", "TABLE t (k VARCHAR)"),
-    )
-    .await;
-    let plan = plan(&ctx, &folder, BY_KEY).await;
-    assert!(plan.contains("SortExec"), "{plan}");
-    assert!(
-        plan.contains("'a.parquet' are unknown: column \"k\" is of type Int64 in the file"),
-        "{plan}"
-    );
-    assert_eq!(rows(&ctx, BY_KEY).await.join(" "), "10 11 12 9");
+    for partitions in [1, 2, 8] {
+        let ctx = Session::new(partitions).sorted().await;
+        run(
+            &ctx,
+            &folder.ddl("k").replace("TABLE t", "TABLE t (k VARCHAR)"),
+        )
+        .await;
+        let plan = plan(&ctx, &folder, BY_KEY).await;
+        assert!(plan.contains("SortExec"), "{plan}");
+        assert!(
+            plan.contains("'a.parquet' are unknown: column \"k\" is of type Int64 in the file"),
+            "{plan}"
+        );
+        assert_eq!(rows(&ctx, BY_KEY).await.join(" "), "10 11 12 9");
+    }
+}
+
+/// What a footer claims of numbers is not so of their texts.
+#[tokio::test]
+async fn a_claim_does_not_survive_a_cast() {
+    let folder = Folder::new();
+    folder.write_with("a.parquet", &key_batch(8..12), sorted_by_first_column(10));
+    for partitions in [1, 4] {
+        let ctx = Session::new(partitions).sorted().await;
+        let ddl = folder.ddl("").replace(" WITH ORDER ()", "");
+        run(&ctx, &ddl.replace("TABLE t", "TABLE t (k VARCHAR)")).await;
+        assert_eq!(rows(&ctx, BY_KEY).await.join(" "), "10 11 8 9");
+    }
 }
 
 #[tokio::test]
