@@ -103,6 +103,7 @@ mod config;
 mod diagnosis;
 mod factory;
 mod footers;
+mod keys;
 mod layout;
 mod planner;
 mod proof;
@@ -111,6 +112,7 @@ mod scan;
 mod sequence;
 mod session;
 mod snapshot;
+mod statistics;
 mod table;
 #[cfg(test)]
 mod test_random;

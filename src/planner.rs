@@ -7,15 +7,16 @@ use datafusion::common::{Result, Statistics};
 use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_expr::Partitioning;
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::config::SortedListingConfig;
+use crate::keys::{Sorted, any_file_has_order, null_free_columns, sort_keys, without_constants};
 use crate::layout::{self, NoLayout, Obstacle, lay_out, run_order};
 use crate::proof::KeyFacts;
 use crate::scan::{Grouping, SortedScan, Unit, UnorderedScan};
 use crate::snapshot::{ListedFile, Snapshot};
+use crate::statistics::without_doubtful;
 
 /// Plans the scans of one table in one session.
 pub(crate) struct Planner<'a> {
@@ -29,12 +30,6 @@ pub(crate) struct Planned {
     pub(crate) plan: Arc<dyn ExecutionPlan>,
     /// Why the scan is unordered although an order is declared, if it is so.
     pub(crate) why_unordered: Option<Arc<str>>,
-}
-
-/// A sort key that files are sorted by, and what is proved of it.
-struct Sorted {
-    ordering: LexOrdering,
-    facts: Vec<KeyFacts>,
 }
 
 impl Planner<'_> {
@@ -54,8 +49,9 @@ impl Planner<'_> {
         if declared.is_empty() && !any_file_has_order(scan) {
             return Ok(as_it_is);
         }
-        let snapshot =
-            Snapshot::read(self.session, self.table.options().format.as_ref(), scan).await?;
+        let scan = &without_doubtful(scan);
+        let format = self.table.options().format.as_ref();
+        let snapshot = Snapshot::read(self.session, format, scan).await?;
         if snapshot.files().is_empty() {
             return Ok(as_it_is);
         }
@@ -98,7 +94,7 @@ impl Planner<'_> {
         }
         keys.retain(|key| !key.facts.iter().any(reordered));
         let first = units(files, &keys[0].facts);
-        let (slices, grouping) = match &scan.output_partitioning {
+        let (slices, grouping) = match self.partitioning(scan) {
             Some(partitioning) => {
                 let slices = declared_slices(files, &first, scan.file_groups.len())
                     .map_err(|obstacle| show(obstacle, files, &keys[0].facts))?;
@@ -140,6 +136,22 @@ impl Planner<'_> {
         ))
     }
 
+    /// The partitioning that the table's plan has, if it is true.
+    ///
+    /// What the user declares is. With `preserve_file_partitions`, DataFusion groups files by the values of their
+    /// partition columns; but with `split_file_groups_by_statistics` it then mixes the groups, and 55.2 declares the
+    /// partitioning all the same.
+    fn partitioning<'s>(&self, scan: &'s FileScanConfig) -> Option<&'s Partitioning> {
+        let partitioning = scan.output_partitioning.as_ref()?;
+        let mixed = self.table.options().output_partitioning.is_none()
+            && self
+                .session
+                .config_options()
+                .execution
+                .split_file_groups_by_statistics;
+        (!mixed).then_some(partitioning)
+    }
+
     fn lay_out(
         &self,
         files: &[ListedFile],
@@ -178,7 +190,8 @@ impl Planner<'_> {
     fn without_order(&self, scan: &FileScanConfig) -> Result<FileScanConfig> {
         let mut groups = scan.file_groups.clone();
         let options = &self.session.config_options().execution;
-        if options.split_file_groups_by_statistics && scan.output_partitioning.is_none() {
+        let partitioning = self.partitioning(scan).cloned();
+        if options.split_file_groups_by_statistics && partitioning.is_none() {
             // They may have been put into order, and out of balance.
             let files = groups.into_iter().flat_map(FileGroup::into_inner).collect();
             groups = FileGroup::new(files)
@@ -190,6 +203,7 @@ impl Planner<'_> {
         Ok(FileScanConfigBuilder::from(scan.clone())
             .with_file_groups(groups)
             .with_output_ordering(vec![])
+            .with_output_partitioning(partitioning)
             .with_preserve_order(false)
             .build())
     }
@@ -215,55 +229,6 @@ fn file_scan(plan: &Arc<dyn ExecutionPlan>) -> Option<&FileScanConfig> {
     plan.downcast_ref::<DataSourceExec>()?
         .data_source()
         .downcast_ref::<FileScanConfig>()
-}
-
-/// Whether the listing has seen an order in the footer of any file. It looks only if it collects statistics.
-fn any_file_has_order(scan: &FileScanConfig) -> bool {
-    let mut files = scan.file_groups.iter().flat_map(FileGroup::iter);
-    files.any(|file| file.ordering.is_some())
-}
-
-/// The declared sort keys, or if there are none, the one that all footers share; or why there is no such key.
-fn sort_keys(snapshot: &Snapshot, declared: Vec<LexOrdering>) -> Result<Vec<Sorted>, String> {
-    if declared.is_empty() {
-        return Ok(vec![footer_key(snapshot)?]);
-    }
-    let sorted = |ordering| Sorted {
-        facts: snapshot.key_facts(&ordering),
-        ordering,
-    };
-    Ok(declared.into_iter().map(sorted).collect())
-}
-
-/// The longest order that all footers share, and in which the row groups of each file are too.
-///
-/// `sorting_columns` speak of the inside of a row group only (parquet.thrift), so that the order of the row groups
-/// of a file has to be proved. A declared order speaks of whole files.
-fn footer_key(snapshot: &Snapshot) -> Result<Sorted, String> {
-    let shared = snapshot
-        .footer_order()
-        .map_err(|file| {
-            format!(
-                "no order is declared, and '{}' claims no order that the others share",
-                file.file.path()
-            )
-        })?
-        .ok_or("no order is declared, and no footer claims one")?;
-    let mut disordered = None;
-    for len in (1..=shared.len()).rev() {
-        let Some(ordering) = LexOrdering::new(shared[..len].iter().cloned()) else {
-            continue;
-        };
-        let facts = snapshot.key_facts(&ordering);
-        disordered = facts.iter().position(|facts| !facts.groups_in_order);
-        if disordered.is_none() {
-            return Ok(Sorted { ordering, facts });
-        }
-    }
-    let file = disordered.map_or("", |file| snapshot.files()[file].file.path().as_ref());
-    Err(format!(
-        "no order is declared, and the order that footers claim is not proved across the row groups of '{file}'"
-    ))
 }
 
 fn units(files: &[ListedFile], facts: &[KeyFacts]) -> Vec<layout::Unit> {
@@ -309,50 +274,6 @@ fn holds_in(slices: &[Vec<usize>], units: &[layout::Unit]) -> bool {
                 _ => false,
             },
         )
-}
-
-/// `ordering` without the Hive partition columns that have one value in all `files`, if it has any: rows that are
-/// in order of `date, ts` are in order of `ts` where there is one `date` only.
-///
-/// DataFusion drops a filter on a partition column once the listing has applied it, and with it the knowledge.
-fn without_constants(
-    ordering: &LexOrdering,
-    files: &[ListedFile],
-    first_partition_column: usize,
-) -> Option<LexOrdering> {
-    let is_constant = |sort: &PhysicalSortExpr| {
-        let column = sort.expr.downcast_ref::<Column>()?.index();
-        let partition = column.checked_sub(first_partition_column)?;
-        let mut values = files
-            .iter()
-            .map(|file| file.file.partition_values.get(partition));
-        let first = values.next()??;
-        Some(values.all(|value| value == Some(first)))
-    };
-    let varying: Vec<_> = ordering
-        .iter()
-        .filter(|sort| is_constant(sort) != Some(true))
-        .cloned()
-        .collect();
-    (varying.len() < ordering.len())
-        .then(|| LexOrdering::new(varying))
-        .flatten()
-}
-
-/// The table columns among those of `keys` in which no file has a NULL.
-fn null_free_columns(keys: &[Sorted]) -> Vec<usize> {
-    let mut columns = vec![];
-    for key in keys {
-        for (index, sort) in key.ordering.iter().enumerate() {
-            let null_free = |facts: &KeyFacts| facts.null_free.get(index) == Some(&true);
-            if let Some(column) = sort.expr.downcast_ref::<Column>()
-                && key.facts.iter().all(null_free)
-            {
-                columns.push(column.index());
-            }
-        }
-    }
-    columns
 }
 
 /// What stands in the way, naming files.

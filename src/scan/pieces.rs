@@ -1,14 +1,17 @@
 //! Cutting a scan whose units are one run into small pieces of that run.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::listing::{FileRange, PartitionedFile};
 use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use super::SortedScan;
 use super::sorted_scan::Unit;
+use crate::statistics::file_without_doubtful;
 
 /// How small pieces should be.
 #[derive(Debug, Clone, Copy)]
@@ -90,54 +93,112 @@ impl SortedScan {
         let Some(footer) = &self.footers[unit] else {
             return whole(file.effective_size());
         };
-        let groups = footer.row_groups();
+        let all = footer.row_groups();
+        let read = groups_in(all, file.range.as_ref());
+        let groups = &all[read.clone()];
         let decoded =
             |group: &RowGroupMetaData| u64::try_from(group.total_byte_size()).unwrap_or(0);
-        let is_cut = groups.len() > 1
-            && file.range.is_none()
-            && groups
-                .windows(2)
-                .all(|pair| start_of(&pair[0]) < start_of(&pair[1]));
+        let is_cut = groups.len() > 1 && are_ascending(all);
         if !is_cut {
             return whole(groups.iter().map(decoded).sum());
         }
-        groups
-            .iter()
-            .enumerate()
-            .map(|(group, metadata)| Atom {
-                unit,
-                group: Some(group),
-                bytes: decoded(metadata),
-            })
-            .collect()
+        read.map(|group| Atom {
+            unit,
+            group: Some(group),
+            bytes: decoded(&all[group]),
+        })
+        .collect()
     }
 
-    /// A unit cut down to the adjacent row groups of `part`, with the statistics of those.
+    /// The units of byte ranges of files of this scan, in the order of its slices.
+    pub(super) fn ranges_in_order(&self, ranges: Vec<PartitionedFile>) -> Result<Vec<Unit>> {
+        let order: HashMap<_, _> = self
+            .slices
+            .iter()
+            .flatten()
+            .enumerate()
+            .map(|(place, &unit)| (self.file(unit).path(), (place, unit)))
+            .collect();
+        let mut placed: Vec<_> = ranges
+            .into_iter()
+            .filter_map(|range| {
+                let &(place, unit) = order.get(range.path())?;
+                let start = range.range.as_ref().map_or(0, |range| range.start);
+                Some(((place, start), unit, range))
+            })
+            .collect();
+        placed.sort_unstable_by_key(|(place, _, _)| *place);
+        let units = placed.into_iter().map(|(_, unit, file)| {
+            let footer = self.footers[unit].clone();
+            let groups = footer
+                .as_ref()
+                .map(|footer| groups_in(footer.row_groups(), file.range.as_ref()));
+            // The statistics are those of the whole file.
+            let file = PartitionedFile {
+                statistics: None,
+                ..file
+            };
+            self.with_statistics_of(Unit { file, footer }, groups.unwrap_or_default())
+        });
+        units.collect()
+    }
+
+    /// A unit cut down to the adjacent row groups of `part`.
     fn row_groups(&self, part: &[Atom]) -> Result<Unit> {
-        let unit = self.unit(part[0].unit);
-        let groups = |atom: Option<&Atom>| atom.and_then(|atom| atom.group);
+        let mut unit = self.unit(part[0].unit);
+        let group = |atom: Option<&Atom>| atom.and_then(|atom| atom.group);
         let (Some(footer), Some(first), Some(last)) =
-            (&unit.footer, groups(part.first()), groups(part.last()))
+            (&unit.footer, group(part.first()), group(part.last()))
         else {
             return Ok(unit);
         };
         let all = footer.row_groups();
         let end_of_file = i64::try_from(unit.file.object_meta.size).unwrap_or(i64::MAX);
         let end = all.get(last + 1).map_or(end_of_file, start_of);
-        let read = ParquetMetaData::new(footer.file_metadata().clone(), all[first..=last].to_vec());
+        unit.file = unit.file.with_range(start_of(&all[first]), end);
+        self.with_statistics_of(unit, first..last + 1)
+    }
+
+    /// A unit with the statistics of the row groups that are read of it, if there are any.
+    fn with_statistics_of(&self, unit: Unit, groups: Range<usize>) -> Result<Unit> {
+        let Some(footer) = unit.footer.as_ref().filter(|_| !groups.is_empty()) else {
+            return Ok(unit);
+        };
+        let read = ParquetMetaData::new(
+            footer.file_metadata().clone(),
+            footer.row_groups()[groups].to_vec(),
+        );
         let statistics = DFParquetMetadata::statistics_from_parquet_metadata(
             &read,
             self.file_scan.file_schema(),
         )?;
-        let file = unit
-            .file
-            .with_range(start_of(&all[first]), end)
-            .with_statistics(Arc::new(statistics));
+        let file = unit.file.with_statistics(Arc::new(statistics));
+        let schema = self.file_scan.file_source().table_schema().table_schema();
         Ok(Unit {
-            file,
+            file: file_without_doubtful(file, schema),
             footer: unit.footer,
         })
     }
+}
+
+/// The row groups that DataFusion reads of a byte range. They are adjacent if their places are ascending.
+fn groups_in(groups: &[RowGroupMetaData], range: Option<&FileRange>) -> Range<usize> {
+    match range {
+        Some(range) if are_ascending(groups) => {
+            let first = groups.partition_point(|group| start_of(group) < range.start);
+            let end = groups.partition_point(|group| start_of(group) < range.end);
+            first..end
+        }
+        Some(_) => 0..0,
+        None => 0..groups.len(),
+    }
+}
+
+/// Whether row groups lie in the file in the order of its footer.
+fn are_ascending(groups: &[RowGroupMetaData]) -> bool {
+    groups
+        .windows(2)
+        .all(|pair| start_of(&pair[0]) < start_of(&pair[1]))
 }
 
 /// The byte that a range must hold for DataFusion to read a row group: that of its first page.

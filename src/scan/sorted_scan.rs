@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
+use arrow::datatypes::Schema;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
@@ -65,6 +66,8 @@ pub struct SortedScan {
     grouping: Grouping,
     /// The indices of table columns of which it is proved that no row is NULL.
     null_free: Arc<[usize]>,
+    /// Whether some filter of the file scan only prunes, and lets rows through that do not match.
+    filters_only_prune: bool,
 }
 
 /// `scan` with each of `units` a file group of its own, and with `orderings` declared.
@@ -123,6 +126,7 @@ impl SortedScan {
             slices: slices.into(),
             grouping,
             null_free: null_free.into(),
+            filters_only_prune: false,
         }
     }
 
@@ -187,6 +191,21 @@ impl SortedScan {
             .with_output_partitioning(partitioning)
             .with_preserve_order(false)
             .build()
+    }
+
+    /// What is known of the order and the equality of columns without regard to filters.
+    fn unfiltered_properties(&self) -> Result<EquivalenceProperties> {
+        let schema = self.file_scan.file_source().table_schema().table_schema();
+        let properties = EquivalenceProperties::new_with_orderings(
+            Arc::clone(schema),
+            self.orderings().iter().cloned(),
+        )
+        .with_constraints(self.file_scan.constraints.clone());
+        let Some(projection) = self.file_scan.file_source().projection() else {
+            return Ok(properties);
+        };
+        let mapping = projection.projection_mapping(schema)?;
+        Ok(properties.project(&mapping, self.file_scan.projected_schema()?))
     }
 
     /// The statistics of the units of a slice, if there were no limit.
@@ -304,17 +323,18 @@ impl DataSource for SortedScan {
         DataSource::fmt_as(&self.as_unordered_file_scan(), t, f)
     }
 
-    /// Slices are not cut or joined: that would break their order.
+    /// Slices of several units are not cut or joined: that would break their order.
     ///
-    /// Files that have no bounds are an exception: byte ranges of one file, each a slice, are in order as the file
-    /// is, and nothing is known across them anyway.
+    /// Where there are fewer units than partitions, they are cut into byte ranges as DataFusion does it, each a slice:
+    /// these are in order as their files are, and stay in the order of the slices.
     fn repartitioned(
         &self,
         target_partitions: usize,
         repartition_file_min_size: usize,
         output_ordering: Option<LexOrdering>,
     ) -> Result<Option<Arc<dyn DataSource>>> {
-        if !matches!(self.grouping, Grouping::FilePerSlice(_)) {
+        let declared = matches!(self.grouping, Grouping::Declared(_));
+        if declared || self.slices.iter().any(|slice| slice.len() > 1) {
             return Ok(None);
         }
         let repartitioned = self.file_scan.repartitioned(
@@ -325,23 +345,12 @@ impl DataSource for SortedScan {
         let Some(source) = repartitioned else {
             return Ok(None);
         };
-        let ranges = as_file_scan(&source)?;
-        if ranges.file_groups.iter().any(|group| group.len() > 1) {
+        let groups = as_file_scan(&source)?.file_groups;
+        if groups.iter().any(|group| group.len() > 1) {
             return Ok(None);
         }
-        let units: Vec<_> = ranges
-            .file_groups
-            .into_iter()
-            .flat_map(FileGroup::into_inner)
-            .map(|file| Unit {
-                // The statistics are those of the whole file.
-                file: PartitionedFile {
-                    statistics: None,
-                    ..file
-                },
-                footer: None,
-            })
-            .collect();
+        let ranges = groups.into_iter().flat_map(FileGroup::into_inner).collect();
+        let units = self.ranges_in_order(ranges)?;
         let slices = (0..units.len()).map(|unit| vec![unit]).collect();
         Ok(Some(Arc::new(self.with_slices(units, slices))))
     }
@@ -362,7 +371,15 @@ impl DataSource for SortedScan {
     }
 
     fn eq_properties(&self) -> EquivalenceProperties {
-        self.file_scan.eq_properties()
+        if self.filters_only_prune {
+            // A file scan takes its filter for true of all its rows.
+            self.unfiltered_properties().unwrap_or_else(|_| {
+                let schema = self.file_scan.projected_schema();
+                EquivalenceProperties::new(schema.unwrap_or_else(|_| Arc::new(Schema::empty())))
+            })
+        } else {
+            self.file_scan.eq_properties()
+        }
     }
 
     fn scheduling_type(&self) -> SchedulingType {
@@ -426,9 +443,16 @@ impl DataSource for SortedScan {
             ));
         }
         let pushed = self.file_scan.try_pushdown_filters(filters, config)?;
+        let only_prune = pushed
+            .filters
+            .iter()
+            .any(|pushed| matches!(pushed, PushedDown::No));
         let updated_node = match &pushed.updated_node {
             None => None,
-            Some(source) => Some(Arc::new(self.with_file_scan(as_file_scan(source)?)) as _),
+            Some(source) => Some(Arc::new(Self {
+                filters_only_prune: self.filters_only_prune || only_prune,
+                ..self.with_file_scan(as_file_scan(source)?)
+            }) as _),
         };
         Ok(FilterPushdownPropagation {
             filters: pushed.filters,

@@ -388,3 +388,149 @@ async fn null_in_two_files() {
 async fn overlapping_files() {
     assert_same_as_in_memory((0..9).map(|file| run_of(file * 4, 12)).collect()).await;
 }
+
+fn numbers(range: std::ops::Range<i64>) -> Vec<String> {
+    range.map(|k| k.to_string()).collect()
+}
+
+/// A filter that only prunes is not true of the rows of a scan, and `b` alone is not their order.
+#[tokio::test]
+async fn filters_that_only_prune() {
+    let folder = Folder::new();
+    for file in 0..2i64 {
+        let a = (0..400).map(|i| i / 100);
+        let b = (0..400).map(|i| match i / 100 {
+            2 => (i % 100) * 2 + file,
+            _ => 1000 - file * 990 + i % 100,
+        });
+        folder.write(
+            &format!("{file}.parquet"),
+            &batch([("a", int64(a)), ("b", int64(b))]),
+        );
+    }
+    for partitions in [2, 3, 8] {
+        for existing_sort in [false, true] {
+            let ctx = Session::new(partitions)
+                .set("datafusion.optimizer.prefer_existing_sort", existing_sort)
+                .sorted()
+                .await;
+            run(&ctx, &folder.ddl("a, b")).await;
+            for sql in [
+                "SELECT b FROM t WHERE a = 2 ORDER BY b",
+                "SELECT b FROM (SELECT b, row_number() OVER (ORDER BY b) r FROM t WHERE a = 2) ORDER BY r",
+                "SELECT b FROM (SELECT b, count(*) FROM t WHERE a = 2 GROUP BY b) ORDER BY b",
+            ] {
+                assert_eq!(
+                    rows(&ctx, sql).await,
+                    numbers(0..200),
+                    "{partitions}: {sql}"
+                );
+            }
+        }
+    }
+}
+
+/// A dynamic filter of a join must not reach below a limit.
+#[tokio::test]
+async fn filters_above_a_limit() {
+    let folder = Folder::new();
+    for file in 0..3 {
+        let k = file * 20..file * 20 + 20;
+        let v = int64(k.clone().map(|k| k * 7 % 60));
+        folder.write(
+            &format!("{file}.parquet"),
+            &batch([("k", int64(k)), ("v", v)]),
+        );
+    }
+    for partitions in [1, 4] {
+        let ctx = Session::new(partitions)
+            .set("datafusion.execution.parquet.pushdown_filters", true)
+            .sorted()
+            .await;
+        run(&ctx, &folder.ddl("k")).await;
+        let sql = "SELECT a.k FROM (SELECT k, v FROM t ORDER BY k LIMIT 7) a \
+                   JOIN (SELECT k, v FROM t ORDER BY k LIMIT 9 OFFSET 2) b ON a.v = b.v ORDER BY a.k";
+        assert_eq!(
+            rows(&ctx, sql).await,
+            numbers(2..7),
+            "{partitions} partitions"
+        );
+    }
+}
+
+/// DataFusion takes a column whose minimum is its maximum for a constant; the statistics leave NaN out.
+#[tokio::test]
+async fn nan_beside_one_value() {
+    let folder = Folder::new();
+    let f: ArrayRef = Arc::new(Float64Array::from(vec![1.0, f64::NAN]));
+    folder.write("a.parquet", &batch([("k", int64(0..2)), ("f", f)]));
+    let ctx = Session::new(2).sorted().await;
+    run(&ctx, &folder.ddl("k")).await;
+    assert_eq!(
+        rows(&ctx, "SELECT f FROM t ORDER BY k").await,
+        ["1.0", "NaN"]
+    );
+    assert_eq!(rows(&ctx, "SELECT max(f) FROM t").await, ["NaN"]);
+}
+
+/// DataFusion compares the maxima of files whose types differ as they are.
+#[tokio::test]
+async fn the_maximum_of_narrower_files() {
+    let folder = Folder::new();
+    folder.write("a.parquet", &batch([("k", int64(0..5))]));
+    let narrow: ArrayRef = Arc::new(arrow::array::Int32Array::from_iter_values(5..9));
+    folder.write("b.parquet", &batch([("k", narrow)]));
+    let ctx = Session::new(2).sorted().await;
+    run(
+        &ctx,
+        &folder.ddl("k").replace("TABLE t", "TABLE t (k BIGINT)"),
+    )
+    .await;
+    assert_eq!(
+        rows(&ctx, "SELECT count(*), min(k), max(k) FROM t").await,
+        ["9 0 8"]
+    );
+}
+
+/// DataFusion declares a partitioning by folder, and then mixes the folders.
+#[tokio::test]
+async fn folders_kept_and_mixed() {
+    let folder = Folder::new();
+    for d in 0..3 {
+        for part in 0..3i64 {
+            let k = int64(part * 10..part * 10 + 10);
+            folder.write(&format!("d={d}/{part}.parquet"), &batch([("k", k)]));
+        }
+    }
+    for mixed in [false, true] {
+        for order in ["k", "d, k"] {
+            for partitions in [2, 3, 4] {
+                let ctx = Session::new(partitions)
+                    .set("datafusion.optimizer.preserve_file_partitions", 1)
+                    .set(
+                        "datafusion.execution.split_file_groups_by_statistics",
+                        mixed,
+                    )
+                    .sorted()
+                    .await;
+                let ddl = folder
+                    .ddl(order)
+                    .replace("PARQUET", "PARQUET PARTITIONED BY (d)")
+                    .replace("TABLE t", "TABLE t (k BIGINT, d BIGINT)");
+                run(&ctx, &ddl).await;
+                let groups = rows(&ctx, "SELECT d, count(*) FROM t GROUP BY d ORDER BY d").await;
+                assert_eq!(
+                    groups,
+                    ["0 30", "1 30", "2 30"],
+                    "{order}, {partitions}, {mixed}"
+                );
+                let sql = "SELECT k FROM t WHERE d = 1 ORDER BY k";
+                assert_eq!(
+                    rows(&ctx, sql).await,
+                    numbers(0..30),
+                    "{order}, {partitions}, {mixed}"
+                );
+            }
+        }
+    }
+}

@@ -300,6 +300,10 @@ async fn a_declared_partitioning_is_kept() {
     let expected = (0..20).chain(50..70).map(|ts| ts.to_string());
     assert_eq!(ts, expected.collect::<Vec<_>>());
 
+    // Another order does not lose the partitioning, which a window may need.
+    let window = "SELECT ts, sum(v) OVER (PARTITION BY ts ORDER BY v) FROM t";
+    assert_eq!(rows(&ctx, window).await.len(), 40);
+
     // Where the files of a partition overlap, the partitioning is kept and the order is not.
     folder.write("b.parquet", &event_batch(5..15));
     let ctx = declared(&folder, "").await;
@@ -344,6 +348,49 @@ async fn other_formats() {
     let filter = "SELECT * FROM t WHERE k <> 1 ORDER BY k";
     assert_snapshot!("csv_ranges", sorted_plan(&ctx, &folder, filter).await);
     assert_eq!(rows(&ctx, filter).await.join(" "), "0 2 3");
+}
+
+/// DataFusion would share rows out among idle partitions, and sort them afterwards.
+#[tokio::test]
+async fn fewer_files_than_partitions() {
+    let folder = Folder::new();
+    for file in 0..2 {
+        let ts = file * 500..file * 500 + 500;
+        folder.write_with(
+            &format!("{file}.parquet"),
+            &event_batch(ts),
+            row_groups_of(100),
+        );
+    }
+    let ctx = session_over(&folder, "ts").await;
+    let sql = "SELECT ts FROM t WHERE v > 40 ORDER BY ts";
+    assert_snapshot!("few_files", sorted_plan(&ctx, &folder, sql).await);
+    let expected = (0..1000)
+        .filter(|ts| ts * 7 % 80 > 40)
+        .map(|ts| ts.to_string());
+    assert_eq!(rows(&ctx, sql).await, expected.collect::<Vec<_>>());
+}
+
+/// One file is as many pieces as it has row groups.
+#[tokio::test]
+async fn one_file() {
+    let folder = Folder::new();
+    folder.write_with("a.parquet", &event_batch(0..160), row_groups_of(10));
+    for partitions in [1, 4] {
+        let ctx = Session::new(partitions).sorted().await;
+        run(&ctx, &folder.ddl("ts")).await;
+        let plan = sorted_plan(&ctx, &folder, "SELECT ts FROM t ORDER BY ts").await;
+        let inputs = if partitions == 1 {
+            "inputs=4"
+        } else {
+            "inputs=16"
+        };
+        assert!(plan.contains(inputs), "{plan}");
+        let ts = rows(&ctx, "SELECT ts FROM t ORDER BY ts").await;
+        assert_eq!(ts, (0..160).map(|ts| ts.to_string()).collect::<Vec<_>>());
+        let counted = rows(&ctx, "SELECT count(*), count(v) FROM t WHERE ts >= 25").await;
+        assert_eq!(counted, ["135 135"]);
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,110 @@
+//! The sort keys of a scan, and what is proved of them.
+
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+
+use crate::proof::KeyFacts;
+use crate::snapshot::{ListedFile, Snapshot};
+
+/// A sort key that files are sorted by, and what is proved of it.
+pub(crate) struct Sorted {
+    pub(crate) ordering: LexOrdering,
+    pub(crate) facts: Vec<KeyFacts>,
+}
+
+/// Whether the listing has seen an order in the footer of any file. It looks only if it collects statistics.
+pub(crate) fn any_file_has_order(scan: &FileScanConfig) -> bool {
+    let mut files = scan.file_groups.iter().flat_map(FileGroup::iter);
+    files.any(|file| file.ordering.is_some())
+}
+
+/// The declared sort keys, or if there are none, the one that all footers share; or why there is no such key.
+pub(crate) fn sort_keys(
+    snapshot: &Snapshot,
+    declared: Vec<LexOrdering>,
+) -> Result<Vec<Sorted>, String> {
+    if declared.is_empty() {
+        return Ok(vec![footer_key(snapshot)?]);
+    }
+    let sorted = |ordering| Sorted {
+        facts: snapshot.key_facts(&ordering),
+        ordering,
+    };
+    Ok(declared.into_iter().map(sorted).collect())
+}
+
+/// The longest order that all footers share, and in which the row groups of each file are too.
+///
+/// `sorting_columns` speak of the inside of a row group only (parquet.thrift), so that the order of the row groups
+/// of a file has to be proved. A declared order speaks of whole files.
+fn footer_key(snapshot: &Snapshot) -> Result<Sorted, String> {
+    let shared = snapshot
+        .footer_order()
+        .map_err(|file| {
+            format!(
+                "no order is declared, and '{}' claims no order that the others share",
+                file.file.path()
+            )
+        })?
+        .ok_or("no order is declared, and no footer claims one")?;
+    let mut disordered = None;
+    for len in (1..=shared.len()).rev() {
+        let Some(ordering) = LexOrdering::new(shared[..len].iter().cloned()) else {
+            continue;
+        };
+        let facts = snapshot.key_facts(&ordering);
+        disordered = facts.iter().position(|facts| !facts.groups_in_order);
+        if disordered.is_none() {
+            return Ok(Sorted { ordering, facts });
+        }
+    }
+    let file = disordered.map_or("", |file| snapshot.files()[file].file.path().as_ref());
+    Err(format!(
+        "no order is declared, and the order that footers claim is not proved across the row groups of '{file}'"
+    ))
+}
+
+/// `ordering` without the Hive partition columns that have one value in all `files`, if it has any: rows that are
+/// in order of `date, ts` are in order of `ts` where there is one `date` only.
+///
+/// DataFusion drops a filter on a partition column once the listing has applied it, and with it the knowledge.
+pub(crate) fn without_constants(
+    ordering: &LexOrdering,
+    files: &[ListedFile],
+    first_partition_column: usize,
+) -> Option<LexOrdering> {
+    let is_constant = |sort: &PhysicalSortExpr| {
+        let column = sort.expr.downcast_ref::<Column>()?.index();
+        let partition = column.checked_sub(first_partition_column)?;
+        let mut values = files
+            .iter()
+            .map(|file| file.file.partition_values.get(partition));
+        let first = values.next()??;
+        Some(values.all(|value| value == Some(first)))
+    };
+    let varying: Vec<_> = ordering
+        .iter()
+        .filter(|sort| is_constant(sort) != Some(true))
+        .cloned()
+        .collect();
+    (varying.len() < ordering.len())
+        .then(|| LexOrdering::new(varying))
+        .flatten()
+}
+
+/// The table columns among those of `keys` in which no file has a NULL.
+pub(crate) fn null_free_columns(keys: &[Sorted]) -> Vec<usize> {
+    let mut columns = vec![];
+    for key in keys {
+        for (index, sort) in key.ordering.iter().enumerate() {
+            let null_free = |facts: &KeyFacts| facts.null_free.get(index) == Some(&true);
+            if let Some(column) = sort.expr.downcast_ref::<Column>()
+                && key.facts.iter().all(null_free)
+            {
+                columns.push(column.index());
+            }
+        }
+    }
+    columns
+}
