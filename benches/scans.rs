@@ -10,6 +10,7 @@
 //! | `SCANS_ROWS` | 16000000 | rows of each table |
 //! | `SCANS_RUNS` | 5 | runs of each query and engine, after one that is not counted |
 //! | `SCANS_DIR` | a folder in the temporary folder | where tables are kept for the next time |
+//! | `SCANS_SET` | | options for all engines, like `datafusion.execution.batch_size=1000`, separated by semicolons |
 //! | `SCANS_ONLY` | | run only the lines whose table and query contain this |
 
 mod data;
@@ -121,6 +122,15 @@ async fn run(folder: &str, engine: &str, sql: &str) -> Result<()> {
         builder = builder.with_sorted_listing();
     }
     let ctx = SessionContext::new_with_state(builder.build());
+    let options = std::env::var("SCANS_SET").unwrap_or_default();
+    for (option, value) in options
+        .split(';')
+        .filter_map(|option| option.split_once('='))
+    {
+        if option.starts_with("datafusion.") || engine == Engine::Ours.name() {
+            ctx.sql(&format!("SET {option} = '{value}'")).await?;
+        }
+    }
     let ddl =
         format!("CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{folder}/' WITH ORDER (ts)");
     ctx.sql(&ddl).await?;

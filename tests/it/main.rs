@@ -2,5 +2,7 @@
 
 mod answers;
 mod plans;
+mod sequence;
 mod sql;
 mod support;
+mod watched_store;

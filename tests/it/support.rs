@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_sorted_listing::SessionStateBuilderExt;
@@ -82,6 +83,8 @@ pub(crate) fn row_groups_of(rows: usize) -> WriterProperties {
 pub(crate) struct Session {
     pub(crate) partitions: usize,
     pub(crate) options: Vec<(&'static str, String)>,
+    /// The bytes of the memory pool, if it has a limit.
+    memory: Option<usize>,
 }
 
 impl Session {
@@ -89,7 +92,13 @@ impl Session {
         Self {
             partitions,
             options: vec![],
+            memory: None,
         }
+    }
+
+    pub(crate) fn with_memory(mut self, bytes: usize) -> Self {
+        self.memory = Some(bytes);
+        self
     }
 
     pub(crate) fn set(
@@ -106,8 +115,13 @@ impl Session {
         let config = SessionConfig::new()
             .with_target_partitions(self.partitions)
             .with_batch_size(64);
+        let mut runtime = RuntimeEnvBuilder::new();
+        if let Some(bytes) = self.memory {
+            runtime = runtime.with_memory_limit(bytes, 1.0);
+        }
         SessionStateBuilder::new()
             .with_config(config)
+            .with_runtime_env(runtime.build_arc().unwrap())
             .with_default_features()
     }
 
