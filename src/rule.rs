@@ -63,7 +63,7 @@ impl PhysicalOptimizerRule for SequenceSlices {
         let sequencer = Sequencer {
             read_ahead_bytes: options.read_ahead_bytes,
             size: PieceSize {
-                bytes: options.read_ahead_bytes as u64 / cores.max(1),
+                bytes: options.read_ahead_bytes as u64 / (PIECES_IN_BUDGET * cores.max(1)),
                 at_least: PIECES_PER_CORE * cores,
                 at_most: MOST_PIECES,
             },
@@ -86,6 +86,8 @@ impl PhysicalOptimizerRule for SequenceSlices {
     }
 }
 
+/// For each core. What is read ahead is about a piece for each core: this much less than the budget allows.
+const PIECES_IN_BUDGET: u64 = 4;
 /// Fewer would leave cores idle at the end of a scan.
 const PIECES_PER_CORE: u64 = 4;
 /// Each costs the opening of a file.
