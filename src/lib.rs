@@ -16,11 +16,12 @@
 //!     DataSourceExec: file_groups={4 groups: [[part-00.parquet, part-01.parquet, …
 //! ```
 //!
-//! A sorted table looks at the bounds of `ts` in each footer, and cuts the files into *slices* in order of the key:
+//! A sorted table looks at the bounds of `ts` in each footer, and cuts the files into *slices* in order of the key. A
+//! slice is a partition of the scan. Sorted output is slice after slice, with no comparison of rows:
 //!
 //! ```text
-//! SortPreservingMergeExec: [ts@0 ASC NULLS LAST]
-//!   DataSourceExec: SortedScan: slices=4, units=64, order=[ts ASC NULLS LAST], strategy=contiguous, …
+//! SequenceExec: [ts@0 ASC NULLS LAST], inputs=64
+//!   DataSourceExec: SortedScan: slices=64, units=64, order=[ts ASC NULLS LAST], strategy=contiguous, …
 //! ```
 //!
 //! # A session with sorted tables
@@ -58,17 +59,19 @@
 //!
 //! # What is proved
 //!
-//! An order is declared only if the footers prove it between files. What is inside a file is the claim of whoever
-//! declared the order. The rules, in short:
+//! Between files, an order is declared only if their footers prove it. What is inside a file is the claim of whoever
+//! declared the order: it is believed, and a false one gives rows in a wrong order. The rules, in short:
 //!
 //! * Bounds come from the statistics of row groups. If one has none for a key column, its file is unknown.
 //! * Where the null count is not known to be zero, the bounds reach to the end at which NULL is sorted. A key without
 //!   NULL is in order both `NULLS FIRST` and `NULLS LAST`.
 //! * Statistics of floats leave NaN out. The bounds of a float column reach from NaN to NaN.
-//! * Truncated statistics are outer bounds. INT96, deprecated statistics of undefined order, and bounds that would
-//!   have to go through a cast that may change their order are none.
+//! * Truncated statistics are outer bounds. There are no bounds from INT96 columns, from deprecated statistics of
+//!   undefined order, or through a cast that may change the order.
 //! * A key column that a file does not have is NULL in all its rows. A Hive partition column has one value in a file.
-//! * Compound keys are compared row-wise. Touching bounds are in order. Files of no rows say nothing.
+//! * Compound keys are compared row-wise: from `(lower a, lower b)` to `(upper a, upper b)`. So a file of `(x, 1)` to
+//!   `(x, 9)` overlaps one of `(x, 10)` to `(y, 20)` if the statistics of the second column begin at 5.
+//! * Touching is enough: a file may begin with the key that the one before ends with. Files of no rows say nothing.
 //!
 //! Where that is not enough, `EXPLAIN` shows an `UnorderedScan` with the reason, and DataFusion sorts.
 //!
@@ -88,7 +91,8 @@
 //!   [`SortedListingTableFactory`].
 //! * [`SortedListingTable`] wraps a [`ListingTable`], which lists, inserts and knows partitions as always.
 //! * [`SortedListingConfig`] holds the options.
-//! * [`SortedScan`] is the data source in the plan.
+//! * [`SortedScan`] is the data source in the plan, and [`SequenceExec`] reads its slices one after another, where the
+//!   rule [`SequenceSlices`] has put it.
 //!
 //! [`ListingTable`]: datafusion::datasource::listing::ListingTable
 #![deny(

@@ -1,5 +1,6 @@
 //! The data sources that a sorted table puts into DataFusion's `DataSourceExec`.
 
+mod data_source;
 mod grouping;
 mod order_display;
 mod pieces;

@@ -1,33 +1,17 @@
 //! The scan of a sorted table: slices of units, each read in key order.
 
-use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
-use arrow::datatypes::Schema;
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
-use datafusion::datasource::source::{DataSource, OpenArgs};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::datasource::source::DataSource;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::projection::ProjectionExprs;
-use datafusion::physical_expr::{
-    EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr,
-};
-use datafusion::physical_plan::execution_plan::SchedulingType;
-use datafusion::physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
-use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
-use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalSortExpr};
 use parquet::file::metadata::ParquetMetaData;
 
 use super::grouping::Grouping;
-use super::order_display::show;
-use super::slice_stream::SliceStream;
-use super::{UnorderedScan, as_file_scan};
 
 /// A unit of a scan.
 #[derive(Debug, Clone)]
@@ -63,11 +47,11 @@ pub struct SortedScan {
     pub(super) footers: Arc<[Footer]>,
     /// The units of each slice, as indices of file groups.
     pub(super) slices: Arc<[Vec<usize>]>,
-    grouping: Grouping,
+    pub(super) grouping: Grouping,
     /// The indices of table columns of which it is proved that no row is NULL.
-    null_free: Arc<[usize]>,
+    pub(super) null_free: Arc<[usize]>,
     /// Whether some filter of the file scan only prunes, and lets rows through that do not match.
-    filters_only_prune: bool,
+    pub(super) filters_only_prune: bool,
 }
 
 /// `scan` with each of `units` a file group of its own, and with `orderings` declared.
@@ -164,11 +148,11 @@ impl SortedScan {
         &self.file_scan.output_ordering
     }
 
-    fn builder(&self) -> FileScanConfigBuilder {
+    pub(super) fn builder(&self) -> FileScanConfigBuilder {
         FileScanConfigBuilder::from(self.file_scan.as_ref().clone())
     }
 
-    fn with_file_scan(&self, file_scan: FileScanConfig) -> Self {
+    pub(super) fn with_file_scan(&self, file_scan: FileScanConfig) -> Self {
         Self {
             file_scan: Arc::new(file_scan),
             ..self.clone()
@@ -176,7 +160,7 @@ impl SortedScan {
     }
 
     /// The same slices as a scan of DataFusion's, one file group each, with no ordering declared.
-    fn as_unordered_file_scan(&self) -> FileScanConfig {
+    pub(super) fn as_unordered_file_scan(&self) -> FileScanConfig {
         let groups = self
             .slices()
             .map(|files| file_group(files.cloned().collect()))
@@ -194,7 +178,7 @@ impl SortedScan {
     }
 
     /// What is known of the order and the equality of columns without regard to filters.
-    fn unfiltered_properties(&self) -> Result<EquivalenceProperties> {
+    pub(super) fn unfiltered_properties(&self) -> Result<EquivalenceProperties> {
         let schema = self.file_scan.file_source().table_schema().table_schema();
         let properties = EquivalenceProperties::new_with_orderings(
             Arc::clone(schema),
@@ -209,7 +193,7 @@ impl SortedScan {
     }
 
     /// The statistics of the units of a slice, if there were no limit.
-    fn slice_statistics(&self, slice: usize) -> Result<Statistics> {
+    pub(super) fn slice_statistics(&self, slice: usize) -> Result<Statistics> {
         let Some(units) = self.slices.get(slice) else {
             return internal_err!("slice {slice} of {}", self.slices.len());
         };
@@ -232,7 +216,7 @@ impl SortedScan {
     ///
     /// A column without NULL is sorted both NULLS FIRST and NULLS LAST, but DataFusion keeps one ordering for each
     /// expression: so one is declared, and the other when it is asked for.
-    fn with_null_placement_of(&self, order: &[PhysicalSortExpr]) -> Result<Self> {
+    pub(super) fn with_null_placement_of(&self, order: &[PhysicalSortExpr]) -> Result<Self> {
         let mut nulls_first = vec![
             None;
             self.file_scan
@@ -271,244 +255,5 @@ impl SortedScan {
             .collect();
         let placed = self.builder().with_output_ordering(orderings).build();
         Ok(self.with_file_scan(placed))
-    }
-}
-
-#[deny(clippy::missing_trait_methods)]
-impl DataSource for SortedScan {
-    fn open(
-        &self,
-        partition: usize,
-        context: Arc<TaskContext>,
-    ) -> Result<SendableRecordBatchStream> {
-        let Some(slice) = self.slices.get(partition) else {
-            return internal_err!("slice {partition} of {}", self.slices.len());
-        };
-        Ok(Box::pin(SliceStream::try_new(
-            Arc::clone(&self.file_scan),
-            slice.clone(),
-            context,
-        )?))
-    }
-
-    fn open_with_args(&self, args: OpenArgs) -> Result<SendableRecordBatchStream> {
-        self.open(args.partition, args.context)
-    }
-
-    /// Nothing is shared between partitions: the state of a file scan is a queue to steal files from.
-    fn create_sibling_state(&self, _config: &ConfigOptions) -> Option<Arc<dyn Any + Send + Sync>> {
-        None
-    }
-
-    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let slices = self.slices.len();
-        let units = self.slices.iter().map(Vec::len).sum::<usize>();
-        let order: Vec<_> = self.orderings().iter().map(|order| show(order)).collect();
-        let order = order.join("], [");
-        match t {
-            DisplayFormatType::Default | DisplayFormatType::Verbose => {
-                write!(
-                    f,
-                    "SortedScan: slices={slices}, units={units}, order=[{order}], "
-                )?;
-                write!(f, "{}, ", self.grouping)?;
-            }
-            DisplayFormatType::TreeRender => {
-                writeln!(f, "slices={slices}")?;
-                writeln!(f, "units={units}")?;
-                writeln!(f, "order=[{order}]")?;
-                writeln!(f, "{}", self.grouping)?;
-            }
-        }
-        DataSource::fmt_as(&self.as_unordered_file_scan(), t, f)
-    }
-
-    /// Slices of several units are not cut or joined: that would break their order.
-    ///
-    /// Where there are fewer units than partitions, they are cut into byte ranges as DataFusion does it, each a slice:
-    /// these are in order as their files are, and stay in the order of the slices.
-    fn repartitioned(
-        &self,
-        target_partitions: usize,
-        repartition_file_min_size: usize,
-        output_ordering: Option<LexOrdering>,
-    ) -> Result<Option<Arc<dyn DataSource>>> {
-        let declared = matches!(self.grouping, Grouping::Declared(_));
-        if declared || self.slices.iter().any(|slice| slice.len() > 1) {
-            return Ok(None);
-        }
-        let repartitioned = self.file_scan.repartitioned(
-            target_partitions,
-            repartition_file_min_size,
-            output_ordering,
-        )?;
-        let Some(source) = repartitioned else {
-            return Ok(None);
-        };
-        let groups = as_file_scan(&source)?.file_groups;
-        if groups.iter().any(|group| group.len() > 1) {
-            return Ok(None);
-        }
-        let ranges = groups.into_iter().flat_map(FileGroup::into_inner).collect();
-        let units = self.ranges_in_order(ranges)?;
-        let slices = (0..units.len()).map(|unit| vec![unit]).collect();
-        Ok(Some(Arc::new(self.with_slices(units, slices))))
-    }
-
-    fn output_partitioning(&self) -> Partitioning {
-        match &self.grouping {
-            // The file scan knows how to put a partitioning through its projection.
-            Grouping::Declared(partitioning) => self
-                .builder()
-                .with_file_groups(vec![FileGroup::default(); self.slices.len()])
-                .with_output_partitioning(Some(partitioning.clone()))
-                .build()
-                .output_partitioning(),
-            Grouping::Strategy { .. } | Grouping::FilePerSlice(_) => {
-                Partitioning::UnknownPartitioning(self.slices.len())
-            }
-        }
-    }
-
-    fn eq_properties(&self) -> EquivalenceProperties {
-        if self.filters_only_prune {
-            // A file scan takes its filter for true of all its rows.
-            self.unfiltered_properties().unwrap_or_else(|_| {
-                let schema = self.file_scan.projected_schema();
-                EquivalenceProperties::new(schema.unwrap_or_else(|_| Arc::new(Schema::empty())))
-            })
-        } else {
-            self.file_scan.eq_properties()
-        }
-    }
-
-    fn scheduling_type(&self) -> SchedulingType {
-        self.file_scan.scheduling_type()
-    }
-
-    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
-        let statistics = match partition {
-            None => self.file_scan.partition_statistics(None)?,
-            Some(slice) => Arc::new(self.slice_statistics(slice)?),
-        };
-        let Some(fetch) = self.fetch() else {
-            return Ok(statistics);
-        };
-        let partitions = if partition.is_some() {
-            1
-        } else {
-            self.slices.len()
-        };
-        let limited = Arc::unwrap_or_clone(statistics).with_fetch(Some(fetch), 0, partitions)?;
-        // A slice may have fewer rows than the limit, and the others no more for that.
-        Ok(Arc::new(if partitions == 1 {
-            limited
-        } else {
-            limited.to_inexact()
-        }))
-    }
-
-    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn DataSource>> {
-        let limited = self.builder().with_limit(limit).build();
-        Some(Arc::new(self.with_file_scan(limited)))
-    }
-
-    fn fetch(&self) -> Option<usize> {
-        self.file_scan.fetch()
-    }
-
-    fn metrics(&self) -> ExecutionPlanMetricsSet {
-        self.file_scan.metrics()
-    }
-
-    fn try_swapping_with_projection(
-        &self,
-        projection: &ProjectionExprs,
-    ) -> Result<Option<Arc<dyn DataSource>>> {
-        let Some(source) = self.file_scan.try_swapping_with_projection(projection)? else {
-            return Ok(None);
-        };
-        Ok(Some(Arc::new(self.with_file_scan(as_file_scan(&source)?))))
-    }
-
-    fn try_pushdown_filters(
-        &self,
-        filters: Vec<Arc<dyn PhysicalExpr>>,
-        config: &ConfigOptions,
-    ) -> Result<FilterPushdownPropagation<Arc<dyn DataSource>>> {
-        // A filter above a limit may not see other rows than the limit lets through.
-        if self.fetch().is_some() {
-            return Ok(FilterPushdownPropagation::with_parent_pushdown_result(
-                vec![PushedDown::No; filters.len()],
-            ));
-        }
-        let pushed = self.file_scan.try_pushdown_filters(filters, config)?;
-        let only_prune = pushed
-            .filters
-            .iter()
-            .any(|pushed| matches!(pushed, PushedDown::No));
-        let updated_node = match &pushed.updated_node {
-            None => None,
-            Some(source) => Some(Arc::new(Self {
-                filters_only_prune: self.filters_only_prune || only_prune,
-                ..self.with_file_scan(as_file_scan(source)?)
-            }) as _),
-        };
-        Ok(FilterPushdownPropagation {
-            filters: pushed.filters,
-            updated_node,
-        })
-    }
-
-    fn try_pushdown_sort(
-        &self,
-        order: &[PhysicalSortExpr],
-    ) -> Result<SortOrderPushdownResult<Arc<dyn DataSource>>> {
-        let properties = self.eq_properties();
-        if properties.ordering_satisfy(order.iter().cloned())? {
-            return Ok(SortOrderPushdownResult::Exact {
-                inner: Arc::new(self.clone()),
-            });
-        }
-        let placed = self.with_null_placement_of(order)?;
-        if placed
-            .eq_properties()
-            .ordering_satisfy(order.iter().cloned())?
-        {
-            return Ok(SortOrderPushdownResult::Exact {
-                inner: Arc::new(placed),
-            });
-        }
-        // The rows within a limit are those that come first in this order, not in another.
-        if self.fetch().is_some() {
-            return Ok(SortOrderPushdownResult::Unsupported);
-        }
-        // A sort of rows that are in order of a prefix is cheap: leave it that prefix.
-        for prefix in 1..order.len() {
-            if properties.ordering_satisfy(order[..prefix].iter().cloned())? {
-                return Ok(SortOrderPushdownResult::Unsupported);
-            }
-        }
-        // Below a sort, the order of the slices is worth less than what DataFusion's scan does for the top rows.
-        let why = format!("the query asks for the order [{}]", show(order));
-        UnorderedScan::new(self.as_unordered_file_scan(), why.into()).try_pushdown_sort(order)
-    }
-
-    /// The order of the units is always kept.
-    fn with_preserve_order(&self, _preserve_order: bool) -> Option<Arc<dyn DataSource>> {
-        Some(Arc::new(self.clone()))
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.file_scan.apply_expressions(f)
-    }
-
-    fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn DataSource>> {
-        let source = self.file_scan.with_new_state(state)?;
-        let file_scan = as_file_scan(&source).ok()?;
-        Some(Arc::new(self.with_file_scan(file_scan)))
     }
 }
