@@ -131,9 +131,8 @@ impl Planner<'_> {
                 footer: file.footer(),
             })
             .collect();
-        Ok(SortedScan::new(
-            scan, units, slices, orderings, null_free, grouping,
-        ))
+        let sorted = SortedScan::new(scan, units, slices, orderings, null_free, grouping);
+        Ok(sorted.with_read_ahead_bytes(self.config.read_ahead_bytes))
     }
 
     /// The partitioning that the table's plan has, if it is true.

@@ -18,7 +18,6 @@ use datafusion::physical_plan::{
     ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary,
 };
 
-use crate::config::SortedListingConfig;
 use crate::scan::{PieceSize, SortedScan};
 use crate::sequence::SequenceExec;
 
@@ -54,19 +53,9 @@ impl PhysicalOptimizerRule for SequenceSlices {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let options = config
-            .extensions
-            .get::<SortedListingConfig>()
-            .cloned()
-            .unwrap_or_default();
-        let cores = config.execution.target_partitions as u64;
         let sequencer = Sequencer {
-            read_ahead_bytes: options.read_ahead_bytes,
-            size: PieceSize {
-                bytes: options.read_ahead_bytes as u64 / (PIECES_IN_BUDGET * cores.max(1)),
-                at_least: PIECES_PER_CORE * cores,
-                at_most: MOST_PIECES,
-            },
+            cores: config.execution.target_partitions as u64,
+            may_cut: config.optimizer.repartition_file_scans,
         };
         plan.transform_down(|plan| {
             Ok(match sequencer.sequence(&plan)? {
@@ -94,8 +83,10 @@ const PIECES_PER_CORE: u64 = 4;
 const MOST_PIECES: u64 = 4096;
 
 struct Sequencer {
-    read_ahead_bytes: usize,
-    size: PieceSize,
+    /// How many pieces are read at a time.
+    cores: u64,
+    /// Whether files may be cut.
+    may_cut: bool,
 }
 
 impl Sequencer {
@@ -114,7 +105,12 @@ impl Sequencer {
         &self,
         merge: &SortPreservingMergeExec,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let Some(chain) = Chain::below(merge.input()) else {
+        // `PushdownSort` puts a buffer below a merge, whose work the sequence does.
+        let below = match merge.input().downcast_ref::<BufferExec>() {
+            Some(buffer) => buffer.input(),
+            None => merge.input(),
+        };
+        let Some(chain) = Chain::below(below) else {
             return Ok(None);
         };
         // Everything that is known of the order below comes from the scan, whose orderings hold across its slices.
@@ -131,12 +127,12 @@ impl Sequencer {
         if !in_order || !limited_above {
             return Ok(None);
         }
-        let input = match chain.scan.in_pieces(self.size)? {
+        let input = match self.pieces(chain.scan)? {
             Some(pieces) => chain.over(pieces)?,
             None => chain.over(chain.scan.clone())?,
         };
         let ordering = Some(merge.expr().clone());
-        Ok(Some(self.sequence_of(input, ordering, merge.fetch())))
+        Ok(Some(chain.sequence(input, ordering, merge.fetch())))
     }
 
     /// One slice is one partition already, and gains only where it is cut.
@@ -151,26 +147,23 @@ impl Sequencer {
         if chain.filters_limited_rows {
             return Ok(None);
         }
-        let Some(pieces) = chain.scan.in_pieces(self.size)? else {
+        let Some(pieces) = self.pieces(chain.scan)? else {
             return Ok(None);
         };
         let input = chain.over(pieces)?;
         let ordering = plan.output_ordering().cloned();
-        Ok(Some(self.sequence_of(input, ordering, chain.fetch)))
+        Ok(Some(chain.sequence(input, ordering, chain.fetch)))
     }
 
-    fn sequence_of(
-        &self,
-        input: Arc<dyn ExecutionPlan>,
-        ordering: Option<LexOrdering>,
-        fetch: Option<usize>,
-    ) -> Arc<dyn ExecutionPlan> {
-        Arc::new(SequenceExec::new(
-            input,
-            ordering,
-            fetch,
-            self.read_ahead_bytes,
-        ))
+    fn pieces(&self, scan: &SortedScan) -> Result<Option<SortedScan>> {
+        if !self.may_cut || self.cores < 2 {
+            return Ok(None);
+        }
+        scan.in_pieces(PieceSize {
+            bytes: scan.read_ahead_bytes() as u64 / (PIECES_IN_BUDGET * self.cores),
+            at_least: PIECES_PER_CORE * self.cores,
+            at_most: MOST_PIECES,
+        })
     }
 }
 
@@ -215,20 +208,27 @@ impl<'a> Chain<'a> {
                 filters_above = true;
             } else if !(plan.is::<ProjectionExec>()
                 || plan.is::<CooperativeExec>()
-                || plan.is::<LocalLimitExec>()
-                || plan.is::<BufferExec>())
+                || plan.is::<LocalLimitExec>())
             {
                 return None;
             }
-            // `PushdownSort` puts a buffer there, whose work the sequence does.
-            if !plan.is::<BufferExec>() {
-                nodes.push(plan);
-            }
+            nodes.push(plan);
             let [input] = plan.children()[..] else {
                 return None;
             };
             plan = input;
         }
+    }
+
+    /// A sequence of `input`, which is this chain over some scan.
+    fn sequence(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        ordering: Option<LexOrdering>,
+        fetch: Option<usize>,
+    ) -> Arc<dyn ExecutionPlan> {
+        let read_ahead_bytes = self.scan.read_ahead_bytes();
+        Arc::new(SequenceExec::new(input, ordering, fetch, read_ahead_bytes))
     }
 
     /// The nodes above another scan.

@@ -85,7 +85,8 @@ impl DataSource for SortedScan {
         output_ordering: Option<LexOrdering>,
     ) -> Result<Option<Arc<dyn DataSource>>> {
         let declared = matches!(self.grouping, Grouping::Declared(_));
-        if declared || self.slices.iter().any(|slice| slice.len() > 1) {
+        let joined = self.slices.iter().any(|slice| slice.len() > 1);
+        if declared || joined || !self.ranges_are_runs() {
             return Ok(None);
         }
         let repartitioned = self.file_scan.repartitioned(

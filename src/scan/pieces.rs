@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::common::Result;
+use datafusion::common::{Result, internal_err};
 use datafusion::datasource::listing::{FileRange, PartitionedFile};
 use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
@@ -110,6 +110,12 @@ impl SortedScan {
         .collect()
     }
 
+    /// Whether byte ranges of a file are in the order of its rows: if its row groups lie as its footer lists them.
+    pub(super) fn ranges_are_runs(&self) -> bool {
+        let mut footers = self.footers.iter().flatten();
+        footers.all(|footer| are_ascending(footer.row_groups()))
+    }
+
     /// The units of byte ranges of files of this scan, in the order of its slices.
     pub(super) fn ranges_in_order(&self, ranges: Vec<PartitionedFile>) -> Result<Vec<Unit>> {
         let order: HashMap<_, _> = self
@@ -119,14 +125,16 @@ impl SortedScan {
             .enumerate()
             .map(|(place, &unit)| (self.file(unit).path(), (place, unit)))
             .collect();
-        let mut placed: Vec<_> = ranges
+        let mut placed = ranges
             .into_iter()
-            .filter_map(|range| {
-                let &(place, unit) = order.get(range.path())?;
+            .map(|range| {
+                let Some(&(place, unit)) = order.get(range.path()) else {
+                    return internal_err!("'{}' is no file of this scan", range.path());
+                };
                 let start = range.range.as_ref().map_or(0, |range| range.start);
-                Some(((place, start), unit, range))
+                Ok(((place, start), unit, range))
             })
-            .collect();
+            .collect::<Result<Vec<_>>>()?;
         placed.sort_unstable_by_key(|(place, _, _)| *place);
         let units = placed.into_iter().map(|(_, unit, file)| {
             let footer = self.footers[unit].clone();

@@ -50,6 +50,7 @@ pub struct SortedScan {
     pub(super) grouping: Grouping,
     /// The indices of table columns of which it is proved that no row is NULL.
     pub(super) null_free: Arc<[usize]>,
+    pub(super) read_ahead_bytes: usize,
     /// Whether some filter of the file scan only prunes, and lets rows through that do not match.
     pub(super) filters_only_prune: bool,
 }
@@ -111,7 +112,18 @@ impl SortedScan {
             grouping,
             null_free: null_free.into(),
             filters_only_prune: false,
+            read_ahead_bytes: 0,
         }
+    }
+
+    /// This scan, with what a sequence of its slices may buffer.
+    pub(crate) fn with_read_ahead_bytes(mut self, bytes: usize) -> Self {
+        self.read_ahead_bytes = bytes;
+        self
+    }
+
+    pub(crate) fn read_ahead_bytes(&self) -> usize {
+        self.read_ahead_bytes
     }
 
     /// The same scan of other units in other slices.

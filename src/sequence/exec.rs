@@ -3,10 +3,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::execution::memory_pool::MemoryConsumer;
@@ -23,12 +21,11 @@ use datafusion::physical_plan::metrics::{
 use datafusion::physical_plan::projection::{ProjectionExec, make_with_child, update_ordering};
 use datafusion::physical_plan::{
     ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    PlanProperties, ReplaceChildrenOptions, StatisticsArgs, StatisticsContext,
-    apply_expression_roots,
+    PlanProperties, ReplaceChildrenOptions, StatisticsArgs, apply_expression_roots,
 };
 
 use super::read_ahead::ReadAhead;
-use super::stream::{Fetch, SequenceStream};
+use super::stream::SequenceStream;
 
 /// Emits the partitions of its input one after another, in order, without a comparison of rows.
 ///
@@ -36,7 +33,7 @@ use super::stream::{Fetch, SequenceStream};
 /// partitions that come next are read ahead by tasks of their own, up to `target_partitions` of them at a time, and
 /// their batches are buffered under one budget of bytes (`sorted_listing.read_ahead_bytes`), which is registered with
 /// the memory pool. Where that refuses, less is read ahead, down to none. The partition being emitted always makes
-/// progress.
+/// progress. What is not counted is one batch of each partition that is being read, and the buffers of its reader.
 ///
 /// ```text
 /// SequenceExec: [ts@0 ASC NULLS LAST], inputs=64
@@ -96,19 +93,6 @@ impl SequenceExec {
 
     fn inputs(&self) -> usize {
         self.input.output_partitioning().partition_count()
-    }
-
-    /// The exact number of rows of each input, where it is known.
-    fn exact_rows(&self) -> Vec<Option<usize>> {
-        let context = StatisticsContext::new();
-        let rows = |input| {
-            let args = StatisticsArgs::new().with_partition(Some(input));
-            match context.compute(self.input.as_ref(), &args).ok()?.num_rows {
-                Precision::Exact(rows) => Some(rows),
-                _ => None,
-            }
-        };
-        (0..self.inputs()).map(rows).collect()
     }
 }
 
@@ -223,17 +207,14 @@ impl ExecutionPlan for SequenceExec {
             next: 0,
             open: VecDeque::new(),
             window: context.session_config().target_partitions(),
-            running: Arc::new(AtomicUsize::new(0)),
+            running: Arc::default(),
             read_ahead: Arc::new(ReadAhead::new(
                 self.read_ahead_bytes,
                 inputs,
                 reservation,
                 peak,
             )),
-            fetch: self.fetch.map(|rows| Fetch {
-                rows,
-                exact_rows: self.exact_rows(),
-            }),
+            fetch: self.fetch,
             opened: MetricBuilder::new(&self.metrics).counter("inputs_opened", partition),
             baseline: BaselineMetrics::new(&self.metrics, partition),
             context,

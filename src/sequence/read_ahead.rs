@@ -28,6 +28,10 @@ struct State {
     waiting: Vec<usize>,
     bytes: usize,
     reservation: MemoryReservation,
+    /// Whether the memory pool had no room the last time that some was asked for.
+    refused: bool,
+    /// Whether nothing is emitted any more.
+    closed: bool,
     peak: Gauge,
 }
 
@@ -50,6 +54,8 @@ impl ReadAhead {
                 waiting: vec![0; inputs],
                 bytes: 0,
                 reservation,
+                refused: false,
+                closed: false,
                 peak,
             }),
             changed: Notify::new(),
@@ -75,17 +81,28 @@ impl ReadAhead {
         }
     }
 
-    /// Whether anything more fits.
+    /// Whether it makes sense to read one more input.
     pub(super) fn has_room(&self) -> bool {
-        self.state().bytes < self.budget
+        let state = self.state();
+        !state.refused && state.bytes < self.budget
+    }
+
+    /// Gives everything back. What is released later was given back already.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        state.bytes = 0;
+        state.reservation.free();
     }
 
     /// A batch of the front was taken out.
     pub(super) fn release(&self, charge: Charge) {
         let mut state = self.state();
         state.front_batches = state.front_batches.saturating_sub(1);
-        state.bytes -= charge.0;
-        state.reservation.shrink(charge.0);
+        if !state.closed {
+            state.bytes -= charge.0;
+            state.reservation.shrink(charge.0);
+        }
         drop(state);
         self.changed.notify_waiters();
     }
@@ -94,6 +111,7 @@ impl ReadAhead {
     pub(super) fn advance(&self) {
         let mut state = self.state();
         state.front += 1;
+        state.refused = false;
         state.front_batches = state.waiting.get(state.front).copied().unwrap_or(0);
         drop(state);
         self.changed.notify_waiters();
@@ -103,12 +121,16 @@ impl ReadAhead {
 impl State {
     fn try_admit(&mut self, input: usize, bytes: usize, budget: usize) -> Option<Charge> {
         let emitted = input == self.front;
-        let charge = if emitted && self.front_batches == 0 {
+        let charge = if self.closed || (emitted && self.front_batches == 0) {
             Charge(0)
-        } else if self.bytes + bytes <= budget && self.reservation.try_grow(bytes).is_ok() {
-            Charge(bytes)
-        } else {
+        } else if self.bytes + bytes > budget {
             return None;
+        } else {
+            self.refused = self.reservation.try_grow(bytes).is_err();
+            if self.refused {
+                return None;
+            }
+            Charge(bytes)
         };
         self.bytes += charge.0;
         self.peak.set_max(self.bytes);

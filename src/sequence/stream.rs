@@ -9,11 +9,13 @@ use std::task::{Context, Poll, ready};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::stats::Precision;
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{RecordBatchStream, TaskContext};
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count};
+use datafusion::physical_plan::{ExecutionPlan, StatisticsArgs, StatisticsContext};
+use futures::task::AtomicWaker;
 use futures::{FutureExt, Stream, StreamExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -33,32 +35,35 @@ pub(super) struct SequenceStream {
     pub(super) open: VecDeque<Input>,
     /// How many may run at a time.
     pub(super) window: usize,
-    /// How many run.
-    pub(super) running: Arc<AtomicUsize>,
+    pub(super) running: Arc<RunningInputs>,
     pub(super) read_ahead: Arc<ReadAhead>,
     /// The rows still to be emitted, if there is a limit.
-    pub(super) fetch: Option<Fetch>,
+    pub(super) fetch: Option<usize>,
     pub(super) opened: Count,
     pub(super) baseline: BaselineMetrics,
 }
 
-/// A limit on rows, and what is known of the rows that come.
-pub(super) struct Fetch {
-    pub(super) rows: usize,
-    /// The rows of each input, where they are known exactly.
-    pub(super) exact_rows: Vec<Option<usize>>,
+/// How many inputs run, and who wants to know when one ends.
+#[derive(Debug, Default)]
+pub(super) struct RunningInputs {
+    count: AtomicUsize,
+    waker: AtomicWaker,
 }
 
 /// An input that is read by a task of its own.
 pub(super) struct Input {
     batches: UnboundedReceiver<Result<(RecordBatch, Charge)>>,
     task: SpawnedTask<()>,
+    /// The rows still to come, if there is a limit and they are known exactly.
+    exact_rows: Option<usize>,
 }
 
 impl SequenceStream {
     fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
+        // Another input may be opened when one ends, whether or not it is the one to emit.
+        self.running.waker.register(cx.waker());
         loop {
-            if self.fetch.as_ref().is_some_and(|fetch| fetch.rows == 0) {
+            if self.fetch == Some(0) {
                 return Poll::Ready(None);
             }
             self.open_inputs();
@@ -90,7 +95,7 @@ impl SequenceStream {
     /// Opens as many inputs as may run and can be needed: always one to emit.
     fn open_inputs(&mut self) {
         while self.next < self.inputs {
-            let may_read_ahead = self.running.load(Ordering::Acquire) < self.window
+            let may_read_ahead = self.running.count.load(Ordering::Acquire) < self.window
                 && self.read_ahead.has_room()
                 && self.can_need_next();
             if !self.open.is_empty() && !may_read_ahead {
@@ -104,16 +109,11 @@ impl SequenceStream {
 
     /// Whether the rows of the open inputs may not be enough.
     fn can_need_next(&self) -> bool {
-        let Some(fetch) = &self.fetch else {
+        let Some(fetch) = self.fetch else {
             return true;
         };
-        // Of the first, some are emitted already.
-        let emitting = self.next - self.open.len();
-        let sure: usize = (emitting + 1..self.next)
-            .filter_map(|input| fetch.exact_rows[input])
-            .sum();
-        let first = fetch.exact_rows.get(emitting).copied().flatten();
-        sure + first.unwrap_or(0) < fetch.rows
+        let sure: usize = self.open.iter().filter_map(|input| input.exact_rows).sum();
+        sure < fetch
     }
 
     fn spawn(&self, input: usize) -> Input {
@@ -129,19 +129,37 @@ impl SequenceStream {
                 let _ = sender.send(Err(e));
             }
         });
-        Input { batches, task }
+        let exact_rows = self.fetch.and_then(|_| self.exact_rows(input));
+        Input {
+            batches,
+            task,
+            exact_rows,
+        }
+    }
+
+    /// The rows of an input, if statistics know them exactly.
+    fn exact_rows(&self, input: usize) -> Option<usize> {
+        let args = StatisticsArgs::new().with_partition(Some(input));
+        let statistics = StatisticsContext::new().compute(self.plan.as_ref(), &args);
+        match statistics.ok()?.num_rows {
+            Precision::Exact(rows) => Some(rows),
+            _ => None,
+        }
     }
 
     fn within_fetch(&mut self, batch: RecordBatch) -> RecordBatch {
+        if let Some(Input {
+            exact_rows: Some(rows),
+            ..
+        }) = self.open.front_mut()
+        {
+            *rows = rows.saturating_sub(batch.num_rows());
+        }
         let Some(fetch) = &mut self.fetch else {
             return batch;
         };
-        let emitting = self.next - self.open.len();
-        if let Some(rows) = &mut fetch.exact_rows[emitting] {
-            *rows = rows.saturating_sub(batch.num_rows());
-        }
-        let rows = batch.num_rows().min(fetch.rows);
-        fetch.rows -= rows;
+        let rows = batch.num_rows().min(*fetch);
+        *fetch -= rows;
         batch.slice(0, rows)
     }
 
@@ -149,6 +167,7 @@ impl SequenceStream {
     fn end(&mut self) {
         self.open.clear();
         self.next = self.inputs;
+        self.read_ahead.close();
     }
 }
 
@@ -164,6 +183,7 @@ async fn read(
     while let Some(batch) = batches.next().await {
         let batch = batch?;
         let charge = read_ahead
+            // Buffers that batches share are counted for each: rather too much than too little.
             .admit(input, get_record_batch_memory_size(&batch))
             .await;
         if sender.send(Ok((batch, charge))).is_err() {
@@ -174,18 +194,19 @@ async fn read(
 }
 
 /// Counts a task as running until it is dropped, however it ends.
-struct Running(Arc<AtomicUsize>);
+struct Running(Arc<RunningInputs>);
 
 impl Running {
-    fn new(running: &Arc<AtomicUsize>) -> Self {
-        running.fetch_add(1, Ordering::AcqRel);
+    fn new(running: &Arc<RunningInputs>) -> Self {
+        running.count.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(running))
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.count.fetch_sub(1, Ordering::AcqRel);
+        self.0.waker.wake();
     }
 }
 
@@ -198,8 +219,7 @@ impl Stream for SequenceStream {
         let _timer = timer.timer();
         let poll = this.poll_batch(cx);
         if let Poll::Ready(item) = &poll {
-            let limited = this.fetch.as_ref().is_some_and(|fetch| fetch.rows == 0);
-            if limited || !matches!(item, Some(Ok(_))) {
+            if this.fetch == Some(0) || !matches!(item, Some(Ok(_))) {
                 this.end();
             }
         }

@@ -380,12 +380,9 @@ async fn one_file() {
         let ctx = Session::new(partitions).sorted().await;
         run(&ctx, &folder.ddl("ts")).await;
         let plan = sorted_plan(&ctx, &folder, "SELECT ts FROM t ORDER BY ts").await;
-        let inputs = if partitions == 1 {
-            "inputs=4"
-        } else {
-            "inputs=16"
-        };
-        assert!(plan.contains(inputs), "{plan}");
+        // One core has nobody to read ahead.
+        assert_eq!(plan.contains("SequenceExec"), partitions > 1, "{plan}");
+        assert!(partitions == 1 || plan.contains("inputs=16"), "{plan}");
         let ts = rows(&ctx, "SELECT ts FROM t ORDER BY ts").await;
         assert_eq!(ts, (0..160).map(|ts| ts.to_string()).collect::<Vec<_>>());
         let counted = rows(&ctx, "SELECT count(*), count(v) FROM t WHERE ts >= 25").await;

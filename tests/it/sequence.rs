@@ -323,3 +323,58 @@ async fn the_rule_may_run_again_and_is_not_needed() {
         );
     }
 }
+
+/// A table may have a budget of its own.
+#[tokio::test]
+async fn the_budget_of_a_table() {
+    let folder = folder();
+    let ctx = Session::new(4).sorted().await;
+    let ddl = folder.ddl("k") + " OPTIONS ('sorted_listing.read_ahead_bytes' '3000')";
+    run(&ctx, &ddl).await;
+    let plan = physical(&ctx, BY_KEY).await;
+    let batches = collect(Arc::clone(&plan), ctx.task_ctx()).await.unwrap();
+    assert_eq!(keys(&batches), all_keys());
+    assert!(metric(&plan, "read_ahead_peak_bytes") <= 3000);
+}
+
+/// An operator above may keep the stream long after it has ended.
+#[tokio::test]
+async fn a_reached_limit_gives_everything_back() {
+    let folder = folder();
+    let ctx = Session::new(4).sorted().await;
+    run(&ctx, &folder.ddl("k")).await;
+    // What the filter lets through is not known, so that it is read ahead.
+    let plan = physical(&ctx, "SELECT k FROM t WHERE v >= 0 ORDER BY k LIMIT 70").await;
+    let mut stream = execute_stream(Arc::clone(&plan), ctx.task_ctx()).unwrap();
+    let mut batches = vec![];
+    while let Some(batch) = stream.next().await {
+        batches.push(batch.unwrap());
+        settle().await;
+    }
+    assert_eq!(keys(&batches), (0..70).collect::<Vec<_>>());
+    assert!(metric(&plan, "read_ahead_peak_bytes") > 0);
+    assert_eq!(ctx.runtime_env().memory_pool.reserved(), 0);
+    drop(stream);
+}
+
+/// A front that gives no rows for long must not keep the others from being read.
+#[tokio::test]
+async fn inputs_are_opened_while_the_front_is_silent() {
+    let folder = folder();
+    let ctx = Session::new(2).sorted().await;
+    let store = watched(&ctx, &folder).await;
+    let plan = physical(&ctx, BY_KEY).await;
+    store.fail(&name(0), Fault::Hang);
+    let stream = execute_stream(Arc::clone(&plan), ctx.task_ctx()).unwrap();
+    let reader = tokio::spawn(stream.collect::<Vec<_>>());
+    settle().await;
+    let inputs = metric(&plan, "inputs_total");
+    assert!(
+        inputs > 4 && metric(&plan, "inputs_opened") > 4,
+        "of {inputs}"
+    );
+    reader.abort();
+    assert!(reader.await.unwrap_err().is_cancelled());
+    settle().await;
+    assert_eq!(ctx.runtime_env().memory_pool.reserved(), 0);
+}

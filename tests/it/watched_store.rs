@@ -20,6 +20,8 @@ use object_store::{
 pub(crate) enum Fault {
     Error,
     Panic,
+    /// Waits for ever.
+    Hang,
 }
 
 #[derive(Debug)]
@@ -85,6 +87,7 @@ impl ObjectStore for WatchedStore {
                     source: "told to fail".into(),
                 }),
                 Fault::Panic => panic!("told to panic"),
+                Fault::Hang => std::future::pending().await,
             },
             _ => self.files.get_opts(location, options).await,
         }
