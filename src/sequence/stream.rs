@@ -218,10 +218,10 @@ impl Stream for SequenceStream {
         let timer = this.baseline.elapsed_compute().clone();
         let _timer = timer.timer();
         let poll = this.poll_batch(cx);
-        if let Poll::Ready(item) = &poll {
-            if this.fetch == Some(0) || !matches!(item, Some(Ok(_))) {
-                this.end();
-            }
+        if let Poll::Ready(item) = &poll
+            && (this.fetch == Some(0) || !matches!(item, Some(Ok(_))))
+        {
+            this.end();
         }
         this.baseline.record_poll(poll)
     }
