@@ -54,6 +54,13 @@ async fn physical(ctx: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> {
     plan
 }
 
+/// Runs a query: its plan, for the metrics, and the keys it gave.
+async fn read(ctx: &SessionContext, sql: &str) -> (Arc<dyn ExecutionPlan>, Vec<i64>) {
+    let plan = physical(ctx, sql).await;
+    let batches = collect(Arc::clone(&plan), ctx.task_ctx()).await.unwrap();
+    (plan, keys(&batches))
+}
+
 fn sequence_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
     if plan.is::<SequenceExec>() {
         return Some(plan);
@@ -139,9 +146,8 @@ async fn a_limit_opens_as_many_inputs_as_it_has_to() {
     run(&ctx, &folder.ddl("k")).await;
     // A piece is two row groups of 500 rows: there are four pieces for each partition.
     for (limit, opened) in [(1000, 1), (1001, 2), (3500, 4)] {
-        let plan = physical(&ctx, &format!("{BY_KEY} LIMIT {limit}")).await;
-        let batches = collect(Arc::clone(&plan), ctx.task_ctx()).await.unwrap();
-        assert_eq!(keys(&batches), (0..limit).collect::<Vec<_>>());
+        let (plan, read) = read(&ctx, &format!("{BY_KEY} LIMIT {limit}")).await;
+        assert_eq!(read, (0..limit).collect::<Vec<_>>());
         assert_eq!(metric(&plan, "inputs_opened"), opened, "LIMIT {limit}");
     }
 }
@@ -155,9 +161,8 @@ async fn buffers_no_more_than_the_budget() {
             .sorted()
             .await;
         run(&ctx, &folder.ddl("k")).await;
-        let plan = physical(&ctx, BY_KEY).await;
-        let batches = collect(Arc::clone(&plan), ctx.task_ctx()).await.unwrap();
-        assert_eq!(keys(&batches), all_keys(), "budget {budget}");
+        let (plan, read) = read(&ctx, BY_KEY).await;
+        assert_eq!(read, all_keys(), "budget {budget}");
         let peak = metric(&plan, "read_ahead_peak_bytes");
         assert!(peak <= budget, "{peak} of {budget}");
     }
@@ -255,9 +260,8 @@ async fn a_full_memory_pool_only_means_no_read_ahead() {
     for limit in [1, 10_000, 32 << 20] {
         let ctx = Session::new(4).with_memory(limit).sorted().await;
         run(&ctx, &folder.ddl("k")).await;
-        let plan = physical(&ctx, BY_KEY).await;
-        let batches = collect(Arc::clone(&plan), ctx.task_ctx()).await.unwrap();
-        assert_eq!(keys(&batches), all_keys(), "{limit} bytes");
+        let (plan, read) = read(&ctx, BY_KEY).await;
+        assert_eq!(read, all_keys(), "{limit} bytes");
         assert!(metric(&plan, "read_ahead_peak_bytes") <= limit);
     }
 }
@@ -331,9 +335,8 @@ async fn the_budget_of_a_table() {
     let ctx = Session::new(4).sorted().await;
     let ddl = folder.ddl("k") + " OPTIONS ('sorted_listing.read_ahead_bytes' '3000')";
     run(&ctx, &ddl).await;
-    let plan = physical(&ctx, BY_KEY).await;
-    let batches = collect(Arc::clone(&plan), ctx.task_ctx()).await.unwrap();
-    assert_eq!(keys(&batches), all_keys());
+    let (plan, read) = read(&ctx, BY_KEY).await;
+    assert_eq!(read, all_keys());
     assert!(metric(&plan, "read_ahead_peak_bytes") <= 3000);
 }
 
