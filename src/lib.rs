@@ -20,8 +20,8 @@
 //! slice is a partition of the scan. Sorted output is slice after slice, with no comparison of rows:
 //!
 //! ```text
-//! SequenceExec: [ts@0 ASC NULLS LAST], inputs=64
-//!   DataSourceExec: SortedScan: slices=64, units=64, order=[ts ASC NULLS LAST], strategy=contiguous, …
+//! SequenceExec: [ts@0 ASC NULLS LAST], inputs=16
+//!   DataSourceExec: SortedScan: slices=16, units=64, order=[ts ASC NULLS LAST], strategy=contiguous, …
 //! ```
 //!
 //! # A session with sorted tables

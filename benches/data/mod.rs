@@ -13,25 +13,27 @@ use parquet::file::properties::WriterProperties;
 
 const FILES: usize = 64;
 const BATCH: usize = 50_000;
+/// Row groups do not grow with the table.
+const ROWS_PER_GROUP: usize = 250_000;
 
 /// Writes each table into a folder of its own, unless it is there already.
 ///
 /// * `disjoint`: 64 files, each its own range of `ts`, which are all distinct;
 /// * `touching`: 64 files, each of which begins at the `ts` that the one before ends at;
-/// * `one`: one file of row groups of a sixteenth of the rows.
+/// * `one`: one file, of row groups of a million rows.
 pub(crate) fn write_tables(folder: &Path, rows: usize) -> Result<(), Box<dyn Error>> {
     let per_file = rows.div_ceil(FILES);
     let files = || (0..FILES).map(|file| file * per_file..((file + 1) * per_file).min(rows));
-    write_table(&folder.join("disjoint"), files(), per_file, |row| {
+    write_table(&folder.join("disjoint"), files(), ROWS_PER_GROUP, |row| {
         row as i64 * 1000
     })?;
-    write_table(&folder.join("touching"), files(), per_file, |row| {
+    write_table(&folder.join("touching"), files(), ROWS_PER_GROUP, |row| {
         // The last row of a file has the time of the first of the next.
         let last = row % per_file == per_file - 1;
         (row + usize::from(last)) as i64 * 1000
     })?;
     let one = std::iter::once(0..rows);
-    write_table(&folder.join("one"), one, rows.div_ceil(16), |row| {
+    write_table(&folder.join("one"), one, 4 * ROWS_PER_GROUP, |row| {
         row as i64 * 1000
     })
 }
