@@ -49,7 +49,8 @@ impl Planner<'_> {
         if declared.is_empty() && !any_file_has_order(scan) {
             return Ok(as_it_is);
         }
-        let scan = &without_doubtful(scan);
+        let scan = without_doubtful(scan);
+        let scan = scan.as_ref();
         let format = self.table.options().format.as_ref();
         let snapshot = Snapshot::read(self.session, format, scan).await?;
         if snapshot.files().is_empty() {

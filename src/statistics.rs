@@ -4,21 +4,22 @@
 //! as a constant. But statistics of floats leave NaN out, and where files have another type than the table,
 //! DataFusion 55.2 compares values of different types.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
+use datafusion::common::{ScalarValue, Statistics};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 
 /// `scan` without such minima and maxima, in its files, its file groups and as a whole.
-pub(crate) fn without_doubtful(scan: &FileScanConfig) -> FileScanConfig {
+pub(crate) fn without_doubtful(scan: &FileScanConfig) -> Cow<'_, FileScanConfig> {
     let schema = Arc::clone(scan.file_source().table_schema().table_schema());
     let files = scan.file_groups.iter().flat_map(FileGroup::iter);
     let doubtful = doubtful_columns(&schema, files.filter_map(|file| file.statistics.as_deref()));
     if doubtful.is_empty() {
-        return scan.clone();
+        return Cow::Borrowed(scan);
     }
     let groups = scan
         .file_groups
@@ -37,10 +38,11 @@ pub(crate) fn without_doubtful(scan: &FileScanConfig) -> FileScanConfig {
             }
         })
         .collect();
-    FileScanConfigBuilder::from(scan.clone())
+    let cleared = FileScanConfigBuilder::from(scan.clone())
         .with_file_groups(groups)
         .with_statistics(clear(scan.statistics(), &doubtful))
-        .build()
+        .build();
+    Cow::Owned(cleared)
 }
 
 /// `file` without the doubtful minima and maxima among its own.
@@ -62,12 +64,9 @@ fn doubtful_columns<'a>(
     for file in files {
         let columns = file.column_statistics.iter().zip(schema.fields());
         for (doubtful, (column, field)) in doubtful.iter_mut().zip(columns) {
-            let differs = |value: &Precision<_>| {
-                value
-                    .get_value()
-                    .is_some_and(|value: &datafusion::common::ScalarValue| {
-                        &value.data_type() != field.data_type()
-                    })
+            let differs = |value: &Precision<ScalarValue>| {
+                let value = value.get_value();
+                value.is_some_and(|value| &value.data_type() != field.data_type())
             };
             *doubtful |= differs(&column.min_value) || differs(&column.max_value);
         }

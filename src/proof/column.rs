@@ -116,7 +116,7 @@ fn statistics_bounds(
     let nulls = Nulls::read(&converter, columns.column(leaf).max_def_level(), groups)?;
     let (min, max) = match nan_ends(&column.data_type, groups.len()) {
         Some(ends) => ends,
-        None => min_max(column, &converter, file, groups, &nulls)?,
+        None => min_max(column, &converter, leaf, file, groups, &nulls)?,
     };
     let (lower, upper) = if column.options.descending {
         (max, min)
@@ -175,6 +175,7 @@ impl Nulls {
 fn min_max(
     column: &KeyColumn,
     converter: &StatisticsConverter<'_>,
+    leaf: usize,
     file: FileView<'_>,
     groups: &[&RowGroupMetaData],
     nulls: &Nulls,
@@ -192,7 +193,7 @@ fn min_max(
         if min.is_null(index) || max.is_null(index) {
             return Err("has a row group without min and max".into());
         }
-        if !order_is_defined(file, group, converter.parquet_column_index()) {
+        if !order_is_defined(file, group, leaf) {
             return Err("has min and max of an undefined order".into());
         }
     }
@@ -238,8 +239,7 @@ fn nan_ends(data_type: &DataType, len: usize) -> Option<(ArrayRef, ArrayRef)> {
 ///
 /// Without a column order, and in the deprecated fields, that is so for signed integers only: see `Statistics` and
 /// `ColumnOrder` in parquet.thrift.
-fn order_is_defined(file: FileView<'_>, group: &RowGroupMetaData, leaf: Option<usize>) -> bool {
-    let Some(leaf) = leaf else { return false };
+fn order_is_defined(file: FileView<'_>, group: &RowGroupMetaData, leaf: usize) -> bool {
     let column = group.column(leaf);
     let Some(statistics) = column.statistics() else {
         return false;

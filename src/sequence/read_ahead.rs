@@ -22,10 +22,8 @@ pub(super) struct ReadAhead {
 struct State {
     /// The input that is being emitted.
     front: usize,
-    /// The batches of the front that are buffered.
-    front_batches: usize,
-    /// The batches that are buffered for each input after the front.
-    waiting: Vec<usize>,
+    /// The batches that are buffered of each input.
+    batches: Vec<usize>,
     bytes: usize,
     reservation: MemoryReservation,
     /// Whether the memory pool had no room the last time that some was asked for.
@@ -50,8 +48,7 @@ impl ReadAhead {
             budget,
             state: Mutex::new(State {
                 front: 0,
-                front_batches: 0,
-                waiting: vec![0; inputs],
+                batches: vec![0; inputs],
                 bytes: 0,
                 reservation,
                 refused: false,
@@ -100,7 +97,8 @@ impl ReadAhead {
     /// A batch of the front was taken out.
     pub(super) fn release(&self, charge: Charge) {
         let mut state = self.state();
-        state.front_batches = state.front_batches.saturating_sub(1);
+        let front = state.front;
+        state.batches[front] -= 1;
         if !state.closed {
             state.bytes -= charge.0;
             state.reservation.shrink(charge.0);
@@ -114,7 +112,6 @@ impl ReadAhead {
         let mut state = self.state();
         state.front += 1;
         state.refused = false;
-        state.front_batches = state.waiting.get(state.front).copied().unwrap_or(0);
         drop(state);
         self.changed.notify_waiters();
     }
@@ -122,8 +119,8 @@ impl ReadAhead {
 
 impl State {
     fn try_admit(&mut self, input: usize, bytes: usize, budget: usize) -> Option<Charge> {
-        let emitted = input == self.front;
-        let charge = if self.closed || (emitted && self.front_batches == 0) {
+        let must_progress = input == self.front && self.batches[input] == 0;
+        let charge = if self.closed || must_progress {
             Charge(0)
         } else if self.bytes + bytes > budget {
             return None;
@@ -136,11 +133,7 @@ impl State {
         };
         self.bytes += charge.0;
         self.peak.set_max(self.bytes);
-        if emitted {
-            self.front_batches += 1;
-        } else {
-            self.waiting[input] += 1;
-        }
+        self.batches[input] += 1;
         Some(charge)
     }
 }

@@ -394,8 +394,7 @@ async fn one_file() {
 async fn display_formats() {
     let folder = events();
     let ctx = session_over(&folder, "ts").await;
-    let plan = ctx.sql("SELECT * FROM t ORDER BY ts").await.unwrap();
-    let plan = plan.create_physical_plan().await.unwrap();
+    let plan = physical_plan(&ctx, "SELECT * FROM t ORDER BY ts").await;
     let show = datafusion::physical_plan::displayable(plan.as_ref());
     let location = folder.location();
     let folder = location.trim_start_matches('/');

@@ -43,13 +43,7 @@ async fn watched(ctx: &SessionContext, folder: &Folder) -> Arc<WatchedStore> {
 }
 
 async fn physical(ctx: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> {
-    let plan = ctx
-        .sql(sql)
-        .await
-        .unwrap()
-        .create_physical_plan()
-        .await
-        .unwrap();
+    let plan = physical_plan(ctx, sql).await;
     assert!(sequence_of(&plan).is_some(), "{plan:?}");
     plan
 }
@@ -312,13 +306,7 @@ async fn the_rule_may_run_again_and_is_not_needed() {
             .with_physical_optimizer_rules(others.collect())
             .build();
         let without = SessionContext::new_with_state(without);
-        let plan = without
-            .sql(sql)
-            .await
-            .unwrap()
-            .create_physical_plan()
-            .await
-            .unwrap();
+        let plan = physical_plan(&without, sql).await;
         assert!(sequence_of(&plan).is_none());
         assert_eq!(
             keys(&collect(plan, ctx.task_ctx()).await.unwrap()),

@@ -8,6 +8,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_sorted_listing::SessionStateBuilderExt;
 use parquet::arrow::ArrowWriter;
@@ -195,15 +196,14 @@ pub(crate) async fn error(ctx: &SessionContext, sql: &str) -> String {
     }
 }
 
+pub(crate) async fn physical_plan(ctx: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> {
+    let query = ctx.sql(sql).await.unwrap();
+    query.create_physical_plan().await.unwrap()
+}
+
 /// The physical plan of a query, with folders left out of paths.
 pub(crate) async fn plan(ctx: &SessionContext, folder: &Folder, sql: &str) -> String {
-    let plan = ctx
-        .sql(sql)
-        .await
-        .unwrap()
-        .create_physical_plan()
-        .await
-        .unwrap();
+    let plan = physical_plan(ctx, sql).await;
     let plan = datafusion::physical_plan::displayable(plan.as_ref())
         .indent(false)
         .to_string();
