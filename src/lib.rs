@@ -109,6 +109,7 @@ mod factory;
 mod footers;
 mod keys;
 mod layout;
+mod merge;
 mod planner;
 mod proof;
 mod rule;

@@ -235,6 +235,7 @@ fn units(files: &[ListedFile], facts: &[KeyFacts]) -> Vec<layout::Unit> {
     let unit = |(file, facts): (&ListedFile, &KeyFacts)| layout::Unit {
         bounds: facts.bounds.as_ref().ok().cloned(),
         bytes: file.file.effective_size(),
+        follows: None,
     };
     files.iter().zip(facts).map(unit).collect()
 }

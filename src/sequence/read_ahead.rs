@@ -78,12 +78,12 @@ impl ReadAhead {
         }
     }
 
-    /// Whether it makes sense to read one more input: if half of the budget is left.
+    /// Whether it makes sense to read one more input: if three quarters of the budget are left.
     ///
     /// A reader begins by fetching a whole row group. That should not come on top of what is about to be emitted.
     pub(super) fn has_room(&self) -> bool {
         let state = self.state();
-        !state.refused && state.bytes < self.budget.div_ceil(2)
+        !state.refused && state.bytes < self.budget.div_ceil(4)
     }
 
     /// Gives everything back. What is released later was given back already.
