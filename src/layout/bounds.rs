@@ -46,6 +46,11 @@ impl Key {
         }
     }
 
+    /// How many columns the key has.
+    pub(crate) fn columns(&self) -> usize {
+        self.ends.len()
+    }
+
     /// The first `columns` columns of the key, as bytes.
     pub(crate) fn prefix(&self, columns: usize) -> &[u8] {
         match columns.checked_sub(1).map(|last| self.ends.get(last)) {

@@ -82,6 +82,19 @@ pub(crate) enum Obstacle {
     Overlap { earlier: usize, later: usize },
 }
 
+impl Obstacle {
+    /// The same of other numbers.
+    pub(crate) fn map(self, number: impl Fn(usize) -> usize) -> Self {
+        match self {
+            Self::UnknownBounds { unit } => Self::UnknownBounds { unit: number(unit) },
+            Self::Overlap { earlier, later } => Self::Overlap {
+                earlier: number(earlier),
+                later: number(later),
+            },
+        }
+    }
+}
+
 /// The slices of one scan, as indices of units.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {

@@ -302,7 +302,9 @@ fn components(units: &[Unit]) -> Vec<Vec<usize>> {
         let mut component = vec![first];
         let mut next = 0;
         while next < component.len() {
-            let (near, far) = left.iter().partition(|&&unit| overlap(component[next], unit));
+            let (near, far) = left
+                .iter()
+                .partition(|&&unit| overlap(component[next], unit));
             left = far;
             component.extend::<Vec<_>>(near);
             next += 1;
@@ -335,7 +337,11 @@ fn clusters_are_never_cut_and_slices_are_in_order() {
         assert_eq!(slices.len(), target.min(components.len()), "{intervals:?}");
         for component in &components {
             let whole = |slice: &&Vec<usize>| component.iter().all(|unit| slice.contains(unit));
-            assert_eq!(members.iter().filter(whole).count(), 1, "{component:?} in {slices:?}");
+            assert_eq!(
+                members.iter().filter(whole).count(),
+                1,
+                "{component:?} in {slices:?}"
+            );
         }
         for (before, after) in members.iter().zip(&members[1..]) {
             let ends = before.iter().map(|&unit| intervals[unit].1).max();
@@ -344,7 +350,10 @@ fn clusters_are_never_cut_and_slices_are_in_order() {
         }
         cut += usize::from(slices.len() > 1);
     }
-    assert!((1000..3900).contains(&cut), "both outcomes are tested: {cut}");
+    assert!(
+        (1000..3900).contains(&cut),
+        "both outcomes are tested: {cut}"
+    );
 }
 
 #[test]
@@ -359,7 +368,10 @@ fn runs_are_the_fewest() {
             panic!("one slice is asked for");
         };
 
-        slice.runs.iter().for_each(|run| assert_run(&intervals, run));
+        slice
+            .runs
+            .iter()
+            .for_each(|run| assert_run(&intervals, run));
         assert_eq!(slice.runs.len(), depth(&intervals), "{intervals:?}");
     }
 }

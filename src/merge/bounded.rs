@@ -22,6 +22,9 @@ pub(crate) trait Runs {
 
     /// Reads on in a run that has not ended.
     fn poll(&mut self, run: usize, cx: &mut Context<'_>) -> Poll<Result<Polled>>;
+
+    /// Nothing is read any more.
+    fn end(&mut self);
 }
 
 /// A part of a run.
@@ -64,7 +67,10 @@ pub(crate) struct BoundedMerge<R> {
 #[derive(Debug)]
 enum Head {
     /// Nothing is read yet of what comes next. It does not come before this key.
-    Bound { first: Option<KeyBuf>, place: usize },
+    Bound {
+        first: Option<KeyBuf>,
+        place: usize,
+    },
     Batch(Cursor),
     End,
 }
@@ -83,7 +89,10 @@ struct Cursor {
 #[derive(Debug)]
 enum CursorKeys {
     /// Those of the first and the last row.
-    Ends { first: KeyBuf, last: KeyBuf },
+    Ends {
+        first: KeyBuf,
+        last: KeyBuf,
+    },
     All(BatchKeys),
 }
 
@@ -103,7 +112,9 @@ impl<R: Runs> BoundedMerge<R> {
             Some(key) => Some(Keys::try_new(key, schema)?),
             None => None,
         };
-        let heads: Vec<_> = (0..runs.count()).map(|run| next_head(&runs, &keys, run, None)).collect();
+        let heads: Vec<_> = (0..runs.count())
+            .map(|run| next_head(&runs, &keys, run, None))
+            .collect();
         Ok(Self {
             tournament: Tournament::new(heads.len(), |a, b| heads[a].is_before(&heads[b])),
             output: Output::new(runs.count(), batch_size),
@@ -117,6 +128,14 @@ impl<R: Runs> BoundedMerge<R> {
 
     pub(crate) fn runs_mut(&mut self) -> &mut R {
         &mut self.runs
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn end(&mut self) {
+        self.runs.end();
+        self.heads.clear();
+        self.output.clear();
+        self.reservation.free();
     }
 
     /// The rows that were copied since the last call, because runs overlapped there.
@@ -184,7 +203,9 @@ impl<R: Runs> BoundedMerge<R> {
         };
         let heads = &self.heads;
         let limit = || {
-            let runner_up = self.tournament.runner_up(|a, b| heads[a].is_before(&heads[b]));
+            let runner_up = self
+                .tournament
+                .runner_up(|a, b| heads[a].is_before(&heads[b]));
             runner_up.map_or(Rank::End, |other| heads[other].rank())
         };
         let Head::Batch(cursor) = &heads[run] else {
@@ -264,7 +285,10 @@ impl Head {
     fn rank(&self) -> Rank<'_> {
         match self {
             Self::Bound { first: None, place } => Rank::Start(*place),
-            Self::Bound { first: Some(key), place } => Rank::At(key.as_ref(), *place),
+            Self::Bound {
+                first: Some(key),
+                place,
+            } => Rank::At(key.as_ref(), *place),
             Self::Batch(cursor) => cursor.rank_of(match &cursor.keys {
                 CursorKeys::Ends { first, .. } => first.as_ref(),
                 CursorKeys::All(keys) => keys.get(cursor.at),

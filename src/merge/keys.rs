@@ -25,13 +25,25 @@ impl MergeKey {
         Self { ordering, reversed }
     }
 
+    /// The same key by other columns.
+    pub(crate) fn with_ordering(&self, ordering: LexOrdering) -> Self {
+        Self {
+            ordering,
+            reversed: self.reversed,
+        }
+    }
+
     pub(crate) fn ordering(&self) -> &LexOrdering {
         &self.ordering
     }
 
     /// The key that no row within `bounds` comes before, as far as it goes.
     pub(crate) fn first<'a>(&self, bounds: &'a Bounds) -> &'a [u8] {
-        let key = if self.reversed { bounds.upper() } else { bounds.lower() };
+        let key = if self.reversed {
+            bounds.upper()
+        } else {
+            bounds.lower()
+        };
         key.prefix(self.ordering.len())
     }
 }
@@ -74,8 +86,15 @@ impl Keys {
             .iter()
             .map(|sort| {
                 // Bounds are in the order that was declared.
-                let options = if key.reversed { reverse(sort.options) } else { sort.options };
-                Ok(SortField::new_with_options(sort.expr.data_type(schema)?, options))
+                let options = if key.reversed {
+                    reverse(sort.options)
+                } else {
+                    sort.options
+                };
+                Ok(SortField::new_with_options(
+                    sort.expr.data_type(schema)?,
+                    options,
+                ))
             })
             .collect::<Result<_>>()?;
         Ok(Self {
@@ -108,8 +127,15 @@ impl Keys {
     pub(super) fn of_batch(&self, columns: &[ArrayRef]) -> Result<BatchKeys> {
         let rows = self.converter.convert_columns(columns)?;
         let reversed = self.key.reversed;
-        let prefixes = rows.iter().map(|row| prefix(row.data(), reversed)).collect();
-        Ok(BatchKeys { rows, prefixes, reversed })
+        let prefixes = rows
+            .iter()
+            .map(|row| prefix(row.data(), reversed))
+            .collect();
+        Ok(BatchKeys {
+            rows,
+            prefixes,
+            reversed,
+        })
     }
 }
 
@@ -148,7 +174,11 @@ impl<'a> KeyRef<'a> {
     pub(super) fn cmp(self, other: KeyRef<'_>) -> Ordering {
         self.prefix.cmp(&other.prefix).then_with(|| {
             let order = self.bytes.cmp(other.bytes);
-            if self.reversed { order.reverse() } else { order }
+            if self.reversed {
+                order.reverse()
+            } else {
+                order
+            }
         })
     }
 }

@@ -51,7 +51,8 @@ impl Output {
             self.batches.push(batch.clone());
             self.batches.len() - 1
         });
-        self.rows.extend((start..start + len).map(|row| (index, row)));
+        self.rows
+            .extend((start..start + len).map(|row| (index, row)));
         self.gathered += len;
         if self.rows.len() >= self.batch_size {
             self.flush()?;
@@ -74,6 +75,13 @@ impl Output {
             self.of_run.fill(None);
         }
         Ok(())
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.rows.clear();
+        self.batches.clear();
+        self.of_run.fill(None);
+        self.ready.clear();
     }
 
     pub(super) fn pop(&mut self) -> Option<RecordBatch> {

@@ -16,7 +16,11 @@ impl Tournament {
         let mut nodes = vec![0; runs.max(1)];
         for node in (1..runs).rev() {
             let (left, right) = (winners[2 * node], winners[2 * node + 1]);
-            (winners[node], nodes[node]) = if less(right, left) { (right, left) } else { (left, right) };
+            (winners[node], nodes[node]) = if less(right, left) {
+                (right, left)
+            } else {
+                (left, right)
+            };
         }
         nodes[0] = winners[1.min(runs)];
         Self { nodes }

@@ -190,12 +190,18 @@ fn attained(
     let groups = 0..groups.len();
     Ok(if column.options.nulls_first {
         Attained {
-            lower: groups.clone().map(|group| near_null(&lower, group)).collect(),
+            lower: groups
+                .clone()
+                .map(|group| near_null(&lower, group))
+                .collect(),
             upper: groups.map(|group| far_from_null(&upper, group)).collect(),
         }
     } else {
         Attained {
-            lower: groups.clone().map(|group| far_from_null(&lower, group)).collect(),
+            lower: groups
+                .clone()
+                .map(|group| far_from_null(&lower, group))
+                .collect(),
             upper: groups.map(|group| near_null(&upper, group)).collect(),
         }
     })

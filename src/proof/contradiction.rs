@@ -36,9 +36,8 @@ pub(super) fn contradiction(columns: &[BoundedColumn<'_>], groups: &[usize]) -> 
                 highest = Some(place);
             }
         }
-        let constant = |place: usize| {
-            lower.row(place) == upper.row(place) && lower.row(place) == lower.row(0)
-        };
+        let constant =
+            |place: usize| lower.row(place) == upper.row(place) && lower.row(place) == lower.row(0);
         if !(0..groups.len()).all(constant) {
             return None;
         }
@@ -47,5 +46,6 @@ pub(super) fn contradiction(columns: &[BoundedColumn<'_>], groups: &[usize]) -> 
 }
 
 fn show(values: &ArrayRef, place: usize) -> String {
-    ScalarValue::try_from_array(values, place).map_or_else(|e| e.to_string(), |value| value.to_string())
+    ScalarValue::try_from_array(values, place)
+        .map_or_else(|e| e.to_string(), |value| value.to_string())
 }

@@ -179,14 +179,24 @@ impl SortKey {
         let groups = indices
             .iter()
             .enumerate()
-            .map(|(place, &group)| Some(GroupBounds { group, bounds: bounds(place)? }))
+            .map(|(place, &group)| {
+                Some(GroupBounds {
+                    group,
+                    bounds: bounds(place)?,
+                })
+            })
             .collect::<Option<Vec<_>>>()
             .ok_or("the statistics put a minimum above its maximum")?;
         let in_order = |pair: &[GroupBounds]| pair[0].bounds.ends_before(&pair[1].bounds);
         let whole = groups.iter().map(|group| group.bounds.clone());
         Ok(KeyFacts {
-            bounds: whole.reduce(Bounds::union).ok_or_else(|| "it has no rows".into()),
-            null_free: columns.iter().map(|column| column.bounds.null_free).collect(),
+            bounds: whole
+                .reduce(Bounds::union)
+                .ok_or_else(|| "it has no rows".into()),
+            null_free: columns
+                .iter()
+                .map(|column| column.bounds.null_free)
+                .collect(),
             groups_in_order: groups.windows(2).all(in_order),
             contradiction: contradiction(&columns, indices),
             groups: groups.into(),
@@ -206,7 +216,10 @@ impl<'a> BoundedColumn<'a> {
         })?;
         let rows = |array: &ArrayRef| {
             let columns = [Arc::clone(array)];
-            column.converter.convert_columns(&columns).map_err(|e| e.to_string())
+            column
+                .converter
+                .convert_columns(&columns)
+                .map_err(|e| e.to_string())
         };
         Ok(Self {
             lower: rows(&bounds.lower)?,

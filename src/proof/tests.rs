@@ -381,7 +381,10 @@ fn a_contradiction_is_one_of_rows_and_not_of_outer_bounds() {
     );
     // The statistics end after four bytes: the first group reaches to "aaab", where its last row is not.
     let text = |values: [&str; 4]| Arc::new(StringArray::from(values.to_vec())) as ArrayRef;
-    assert_eq!(contradiction(text(["aaaaa", "aaaac", "aaaad", "b"]), ASC_LAST), None);
+    assert_eq!(
+        contradiction(text(["aaaaa", "aaaac", "aaaad", "b"]), ASC_LAST),
+        None
+    );
     assert!(contradiction(text(["a", "d", "c", "e"]), ASC_LAST).is_some());
 }
 
@@ -391,7 +394,11 @@ fn a_later_column_contradicts_only_within_one_value_of_those_before() {
         let first: ArrayRef = Arc::new(Int64Array::from(first.to_vec()));
         let second: ArrayRef = Arc::new(Int64Array::from(vec![5, 6, 3, 4]));
         let batch = batch([first, second]);
-        let facts = facts_in(&batch.schema(), &footer_of(&batch, 2), &[ASC_LAST, ASC_LAST]);
+        let facts = facts_in(
+            &batch.schema(),
+            &footer_of(&batch, 2),
+            &[ASC_LAST, ASC_LAST],
+        );
         assert_eq!(facts.contradiction.is_some(), found, "{facts:?}");
     }
 }
