@@ -30,7 +30,7 @@ impl Batch {
         let u = random.percent(30).then(|| t.sibling(&mut random));
         let sessions = (0..SESSIONS)
             .map(|_| match Session::random(&mut random) {
-                session if t.has_nan() => session.without_pruning(),
+                session if t.has_nan() => session.for_nan(),
                 session => session,
             })
             .collect();

@@ -83,7 +83,12 @@ fn values(random: &mut Random, data_type: &DataType, len: usize) -> ArrayRef {
         UInt32 => numbers!(UInt32Type),
         UInt64 => numbers!(UInt64Type),
         Date32 => numbers!(Date32Type),
-        Date64 => numbers!(Date64Type),
+        // Others have no date that `ScalarValue` could show: it panics.
+        Date64 => numbers!(
+            Date64Type,
+            -8_000_000_000_000_000i64,
+            8_000_000_000_000_000i64
+        ),
         Time32(Second) => numbers!(Time32SecondType, 0, 86_399),
         Time32(Millisecond) => numbers!(Time32MillisecondType, 0, 86_399_999),
         Time64(Microsecond) => numbers!(Time64MicrosecondType, 0, 86_399_999_999i64),
