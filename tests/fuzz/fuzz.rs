@@ -1,0 +1,102 @@
+//! Tables, sessions and queries, one after another, each table from a seed of its own.
+
+use std::sync::Arc;
+
+use object_store::memory::InMemory;
+
+use crate::case::{Failure, Outcome, Tables, check, right_answer};
+use crate::queries::random_query;
+use crate::query::Query;
+use crate::random::Random;
+use crate::register::Provider;
+use crate::report::Report;
+use crate::session::Session;
+use crate::table::Table;
+
+const SESSIONS: usize = 2;
+const QUERIES: usize = 10;
+
+/// All that derives from a seed.
+pub(crate) struct Batch {
+    pub(crate) tables: Tables,
+    pub(crate) sessions: Vec<Session>,
+    pub(crate) queries: Vec<Query>,
+}
+
+impl Batch {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let t = Table::random(&mut random);
+        let u = random.percent(30).then(|| t.sibling(&mut random));
+        let sessions = (0..SESSIONS)
+            .map(|_| match Session::random(&mut random) {
+                session if t.has_nan() => session.for_nan(),
+                session => session,
+            })
+            .collect();
+        let queries = (0..QUERIES)
+            .map(|_| random_query(&mut random, &t, u.is_some()))
+            .collect();
+        Self {
+            tables: Tables { t, u },
+            sessions,
+            queries,
+        }
+    }
+}
+
+/// A case that went wrong.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) tables: Tables,
+    pub(crate) session: Session,
+    pub(crate) query: Query,
+    pub(crate) failure: Failure,
+}
+
+/// Runs the cases of a seed, up to the first that goes wrong.
+pub(crate) async fn run(seed: u64, provider: Provider, report: &mut Report) -> Option<Found> {
+    let batch = Batch::new(seed);
+    let store: Arc<InMemory> = batch.tables.write().await;
+    let relation = batch.tables.t.relation;
+    let mut answers = vec![];
+    report.tables += 1;
+    for session in &batch.sessions {
+        let files = match batch.tables.of_files(session, provider, &store).await {
+            Ok(files) => files,
+            Err(e) => panic!("seed {seed}: {e}\n{:#?}", batch.tables.t),
+        };
+        if answers.is_empty() {
+            let rows = batch.tables.of_rows(&files).await.unwrap();
+            for query in &batch.queries {
+                let answer = right_answer(&rows, query).await;
+                if let Err(e) = &answer
+                    && std::env::var_os("FUZZ_REFUSED").is_some()
+                {
+                    println!("seed {seed}: {}: {e}", query.wide_sql());
+                }
+                report.refused += usize::from(answer.is_err());
+                answers.push(answer);
+            }
+        }
+        for (query, right) in batch.queries.iter().zip(&answers) {
+            let Ok(right) = right else {
+                continue;
+            };
+            match check(&files, query, right).await {
+                Outcome::Right { plan } => report.right(relation, query, &plan),
+                Outcome::OutOfMemory => report.out_of_memory += 1,
+                Outcome::Wrong(failure) => {
+                    report.wrong(relation, query);
+                    return Some(Found {
+                        tables: batch.tables.clone(),
+                        session: session.clone(),
+                        query: query.clone(),
+                        failure,
+                    });
+                }
+            }
+        }
+    }
+    None
+}
