@@ -73,15 +73,21 @@
 //!   `(x, 9)` overlaps one of `(x, 10)` to `(y, 20)` if the statistics of the second column begin at 5.
 //! * Touching is enough: a file may begin with the key that the one before ends with. Files of no rows say nothing.
 //!
-//! Where that is not enough, `EXPLAIN` shows an `UnorderedScan` with the reason, and DataFusion sorts.
+//! * Where row groups contradict the declared order, nothing is declared: a warning and `EXPLAIN` name them.
+//!
+//! Where files overlap, the scan declares no order, so that a query that wants none pays for none. One that asks for it
+//! has it by a merge that compares rows only where they overlap, and in the same way the reverse of the order: row groups
+//! from the last to the first. Where that cannot be, `EXPLAIN` shows an `UnorderedScan` with the reason, and DataFusion
+//! sorts.
 //!
 //! | key column | bounds |
 //! |---|---|
 //! | integers, decimals, dates, times, timestamps, booleans | exact |
 //! | strings and binary, plain, large, view or dictionary | outer where truncated |
 //! | fixed size binary | if not truncated |
-//! | floats | NaN to NaN: files are known to overlap |
-//! | INT96, durations, intervals, nested types | unknown |
+//! | floats | NaN to NaN: files are known to overlap, and are merged |
+//! | INT96, durations | unknown: as if the file overlapped all others |
+//! | intervals, nested types, expressions | unknown, and in no order |
 //! | wider in the table than in the file: integers, floats, decimals, finer timestamps and times, `Date32` to `Date64`, text and binary among each other | those of the file |
 //! | any other difference of type, another time zone included | unknown |
 //!
@@ -92,7 +98,7 @@
 //! * [`SortedListingTable`] wraps a [`ListingTable`], which lists, inserts and knows partitions as always.
 //! * [`SortedListingConfig`] holds the options.
 //! * [`SortedScan`] is the data source in the plan, and [`SequenceExec`] reads its slices one after another, where the
-//!   rule [`SequenceSlices`] has put it.
+//!   rule [`SequenceSlices`] has put it. [`RequestOrder`] asks scans for the orders that they give on demand.
 //!
 //! [`ListingTable`]: datafusion::datasource::listing::ListingTable
 #![deny(

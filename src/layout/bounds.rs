@@ -46,6 +46,12 @@ impl Key {
         }
     }
 
+    /// About where the key lies among others of its order.
+    pub(crate) fn as_number(&self) -> f64 {
+        let digit = |(place, byte): (i32, &u8)| f64::from(*byte) * 256_f64.powi(-place);
+        (0..).zip(self.bytes.iter()).take(16).map(digit).sum()
+    }
+
     /// The first `columns` columns of the key, as bytes.
     pub(crate) fn prefix(&self, columns: usize) -> &[u8] {
         match columns.checked_sub(1).map(|last| self.ends.get(last)) {

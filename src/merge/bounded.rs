@@ -58,6 +58,8 @@ pub(crate) struct BoundedMerge<R> {
     runs: R,
     /// What each run comes with next.
     heads: Vec<Head>,
+    /// Where each head is in the order of the output, as far as that is quickly compared.
+    ranks: Vec<QuickRank>,
     tournament: Tournament,
     /// `None` if there is one run only.
     keys: Option<Keys>,
@@ -119,8 +121,10 @@ impl<R: Runs> BoundedMerge<R> {
         let heads: Vec<_> = (0..runs.count())
             .map(|run| next_head(&runs, &keys, run, None))
             .collect();
+        let ranks: Vec<_> = heads.iter().map(|head| head.rank().quick()).collect();
         Ok(Self {
-            tournament: Tournament::new(heads.len(), |a, b| heads[a].is_before(&heads[b])),
+            tournament: Tournament::new(heads.len(), |a, b| is_before(&ranks, &heads, a, b)),
+            ranks,
             output: Output::new(runs.count(), batch_size, fetch),
             runs,
             heads,
@@ -169,8 +173,9 @@ impl<R: Runs> BoundedMerge<R> {
                 Head::Bound { .. } => ready!(self.poll_run(run, cx))?,
                 Head::Batch(_) => self.emit(run)?,
             }
-            let heads = &self.heads;
-            self.tournament.replay(|a, b| heads[a].is_before(&heads[b]));
+            self.ranks[run] = self.heads[run].rank().quick();
+            let (ranks, heads) = (&self.ranks, &self.heads);
+            self.tournament.replay(|a, b| is_before(ranks, heads, a, b));
         }
     }
 
@@ -213,9 +218,8 @@ impl<R: Runs> BoundedMerge<R> {
         };
         let heads = &self.heads;
         let limit = || {
-            let runner_up = self
-                .tournament
-                .runner_up(|a, b| heads[a].is_before(&heads[b]));
+            let less = |a, b| is_before(&self.ranks, heads, a, b);
+            let runner_up = self.tournament.runner_up(less);
             runner_up.map_or(Rank::End, |other| heads[other].rank())
         };
         let Head::Batch(cursor) = &heads[run] else {
@@ -277,7 +281,27 @@ enum Rank<'a> {
     End,
 }
 
+/// What comes first in the comparison of ranks: whether they are at a key, and the beginning of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct QuickRank(u8, u128);
+
+/// Whether the head of run `a` comes before that of run `b`.
+fn is_before(ranks: &[QuickRank], heads: &[Head], a: usize, b: usize) -> bool {
+    match ranks[a].cmp(&ranks[b]) {
+        Ordering::Equal => heads[a].rank().is_before(heads[b].rank()),
+        order => order.is_lt(),
+    }
+}
+
 impl Rank<'_> {
+    fn quick(self) -> QuickRank {
+        match self {
+            Self::Start(_) => QuickRank(0, 0),
+            Self::At(key, _) => QuickRank(1, key.prefix()),
+            Self::End => QuickRank(2, 0),
+        }
+    }
+
     fn is_before(self, other: Rank<'_>) -> bool {
         match (self, other) {
             (Self::At(a, a_place), Rank::At(b, b_place)) => match a.cmp(b) {
@@ -305,10 +329,6 @@ impl Head {
             }),
             Self::End => Rank::End,
         }
-    }
-
-    fn is_before(&self, other: &Self) -> bool {
-        self.rank().is_before(other.rank())
     }
 }
 

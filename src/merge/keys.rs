@@ -158,10 +158,21 @@ pub(crate) fn reverse(options: SortOptions) -> SortOptions {
 
 /// The first 16 bytes as a number in key order. No key is the beginning of another, so that zeros may fill it up.
 fn prefix(bytes: &[u8], reversed: bool) -> u128 {
-    let mut first = [0; 16];
-    let len = bytes.len().min(16);
-    first[..len].copy_from_slice(&bytes[..len]);
-    let prefix = u128::from_be_bytes(first);
+    let prefix = match (bytes.first_chunk::<16>(), bytes.split_first_chunk::<8>()) {
+        (Some(first), _) => u128::from_be_bytes(*first),
+        (None, Some((first, rest))) => {
+            let rest = rest
+                .iter()
+                .fold(0, |rest, &byte| rest << 8 | u64::from(byte))
+                << (8 * (8 - rest.len()) as u32 % 64);
+            u128::from(u64::from_be_bytes(*first)) << 64 | u128::from(rest)
+        }
+        (None, None) => {
+            let mut first = [0; 16];
+            first[..bytes.len()].copy_from_slice(bytes);
+            u128::from_be_bytes(first)
+        }
+    };
     if reversed { !prefix } else { prefix }
 }
 
@@ -180,6 +191,11 @@ impl<'a> KeyRef<'a> {
             bytes: self.bytes.into(),
             reversed: self.reversed,
         }
+    }
+
+    /// The beginning of the key, whose order is that of keys that differ in it.
+    pub(super) fn prefix(self) -> u128 {
+        self.prefix
     }
 
     /// Which of two keys of one merge comes first.
@@ -211,6 +227,23 @@ impl BatchKeys {
             prefix: self.prefixes[row],
             bytes: self.rows.row(row).data(),
             reversed: self.reversed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_filled_up_with_zeros() {
+        for len in 0..20 {
+            let bytes: Vec<_> = (1..=len).collect();
+            let mut filled = [0; 16];
+            let first = bytes.len().min(16);
+            filled[..first].copy_from_slice(&bytes[..first]);
+            assert_eq!(prefix(&bytes, false), u128::from_be_bytes(filled), "{len}");
+            assert_eq!(prefix(&bytes, true), !u128::from_be_bytes(filled), "{len}");
         }
     }
 }

@@ -76,6 +76,9 @@ const PIECES_PER_CORE: u64 = 4;
 /// Each costs the opening of a file.
 const MOST_PIECES: u64 = 4096;
 
+/// A reader fetches what it reads of a row group at once, and holds it. Less than this is not worth another reader.
+const LEAST_OF_ROW_GROUP: u64 = 4 << 20;
+
 struct Sequencer {
     /// How many pieces are read at a time.
     cores: u64,
@@ -124,6 +127,7 @@ impl Sequencer {
                 let slices = InPieces {
                     scan: scan.without_constants_in_slices(),
                     runs: vec![(0..scan.slice_count()).collect()],
+                    places: vec![],
                 };
                 in_sequence(&chain, slices, Some(ordering), merge.fetch())
             }
@@ -158,6 +162,7 @@ impl Sequencer {
             bytes: scan.read_ahead_bytes() as u64 / (PIECES_IN_BUDGET * self.cores),
             at_least: PIECES_PER_CORE * self.cores,
             at_most: MOST_PIECES,
+            row_group: LEAST_OF_ROW_GROUP,
         })
     }
 }
@@ -176,7 +181,7 @@ fn in_sequence(
     ordering: Option<LexOrdering>,
     fetch: Option<usize>,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let InPieces { scan, runs } = pieces;
+    let InPieces { scan, runs, places } = pieces;
     let overlap = if runs.len() > 1 {
         // The columns that the nodes let through.
         let Some(key) = scan.merge_key() else {
@@ -188,6 +193,7 @@ fn in_sequence(
         Some(Overlap {
             key: key.with_ordering(by),
             runs: runs.into(),
+            places: places.into(),
             bounds: (0..scan.slice_count())
                 .map(|slice| scan.first_bounds(slice))
                 .collect(),

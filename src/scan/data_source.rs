@@ -287,6 +287,10 @@ impl DataSource for SortedScan {
                 inner: Arc::new(scan),
             });
         }
+        // A sort may have been spared the columns that are constant in each slice: the slices have to stay.
+        if !self.slice_constants().is_empty() {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
         let properties = self.eq_properties();
         // A sort of rows that are in order of a prefix is cheap: leave it that prefix.
         for prefix in 1..order.len() {

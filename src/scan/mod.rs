@@ -7,6 +7,7 @@ mod order_display;
 mod pieces;
 mod reverse;
 mod row_groups;
+mod row_ranges;
 mod slice_stream;
 mod sorted_scan;
 mod unit;

@@ -1,17 +1,16 @@
 //! Cutting a scan into small pieces, each in order, to be read at the same time.
 
-use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Range;
 
 use datafusion::common::{Result, internal_err};
 use datafusion::datasource::listing::PartitionedFile;
-use parquet::file::metadata::RowGroupMetaData;
 
 use super::SortedScan;
-use super::row_groups::{are_ascending, cut_to, groups_in, with_statistics_of};
+use super::row_groups::{are_ascending, cut_to, decoded, groups_in, with_statistics_of};
+use super::row_ranges::{can_select_rows, row_ranges, select_rows};
 use super::unit::Unit;
-use crate::layout::{Bounds, Slice};
+use crate::layout::Slice;
 
 /// How small pieces should be.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +21,8 @@ pub(crate) struct PieceSize {
     pub(crate) at_least: u64,
     /// The pieces that there may be at most.
     pub(crate) at_most: u64,
+    /// The bytes below which a row group is not cut: a piece costs the opening of a file.
+    pub(crate) row_group: u64,
 }
 
 /// A scan whose slices are pieces of runs.
@@ -29,19 +30,31 @@ pub(crate) struct InPieces {
     pub(crate) scan: SortedScan,
     /// The slices of each run, in order.
     pub(crate) runs: Vec<Vec<usize>>,
+    /// For each slice, the unit that it is of: of rows with equal keys, those of the first unit come first.
+    pub(crate) places: Vec<usize>,
 }
 
-/// What is read as a whole: a row group, or a file that is not cut.
+/// What is read as a whole: a row group or some rows of one, or a file that is not cut.
 struct Atom {
     unit: usize,
-    /// The row group of the file, if the file is cut.
-    group: Option<usize>,
+    /// What it is of the file, if the file is cut.
+    part: Option<AtomPart>,
     bytes: u64,
+}
+
+struct AtomPart {
+    group: usize,
+    /// The rows of the group, if it is cut.
+    rows: Option<Range<usize>>,
 }
 
 /// Units that are read one after another by one reader.
 struct Piece {
     run: usize,
+    /// The first of the scan's units that it is of.
+    place: usize,
+    /// How far into that unit it begins, of 1.
+    offset: f64,
     units: Vec<Unit>,
 }
 
@@ -72,16 +85,29 @@ impl SortedScan {
     /// the bounds of row groups, since the order inside a file is the file's own. Slices are numbered in order of where
     /// their keys begin.
     pub(crate) fn in_pieces(&self, size: PieceSize) -> Result<Option<InPieces>> {
-        let runs: Vec<Vec<Atom>> = self
-            .runs()
+        let runs = self.runs();
+        let total: u64 = runs
             .iter()
-            .map(|run| run.iter().flat_map(|&unit| self.atoms(unit)).collect())
-            .collect();
-        let total: u64 = runs.iter().flatten().map(|atom| atom.bytes).sum();
+            .flatten()
+            .map(|&unit| self.decoded_bytes(unit))
+            .sum();
         let bytes = size
             .bytes
             .min(total / size.at_least.max(1))
             .max(total / size.at_most.max(1));
+        // Each run that is merged holds a piece.
+        let budget = size.bytes * size.at_least;
+        let chunk = bytes
+            .min(budget / runs.len().max(1) as u64)
+            .max(size.row_group);
+        let runs: Vec<Vec<Atom>> = runs
+            .iter()
+            .map(|run| {
+                run.iter()
+                    .flat_map(|&unit| self.atoms(unit, chunk))
+                    .collect()
+            })
+            .collect();
 
         // A merge is told where the keys of each piece begin: a unit is not reached before its own.
         let joins = runs.len() < 2 || self.units.len() as u64 > size.at_most;
@@ -98,8 +124,10 @@ impl SortedScan {
         let mut units = vec![];
         let mut slices = vec![];
         let mut of_run = vec![vec![]; runs.len()];
+        let mut places = vec![];
         for piece in pieces {
             of_run[piece.run].push(slices.len());
+            places.push(piece.place);
             let first = units.len();
             units.extend(piece.units);
             let run = (first..units.len()).collect();
@@ -108,6 +136,7 @@ impl SortedScan {
         Ok(Some(InPieces {
             scan: self.with_slices(units, slices),
             runs: of_run,
+            places,
         }))
     }
 
@@ -115,13 +144,16 @@ impl SortedScan {
         for of_unit in atoms.chunk_by(|a, b| a.unit == b.unit) {
             let mut rest = of_unit;
             while !rest.is_empty() {
-                let (part, left) = rest.split_at(pieces.take(rest));
-                let whole = part.len() == of_unit.len();
-                pieces.push(if whole {
-                    self.unit(part[0].unit)
+                let (taken, left) = rest.split_at(pieces.take(rest, of_unit.len()));
+                if taken.len() == of_unit.len() {
+                    pieces.push(self.unit(taken[0].unit));
                 } else {
-                    self.row_groups(part)?
-                });
+                    // Rows of a group are a unit, and so are adjacent whole groups.
+                    let together = |a: &Atom, b: &Atom| a.group_if_cut() == b.group_if_cut();
+                    for part in taken.chunk_by(together) {
+                        pieces.push(self.part_of_unit(part)?);
+                    }
+                }
                 rest = left;
             }
             if !pieces.joins {
@@ -131,34 +163,33 @@ impl SortedScan {
         Ok(pieces.pieces)
     }
 
-    /// Pieces of several runs in the order in which their keys begin. Those of a run stay in their order.
+    /// Pieces of several runs in the order in which their keys begin, as far as that is known or likely. Those of a run
+    /// stay in their order.
     fn in_order_of_first_keys(&self, pieces: Vec<Piece>) -> Vec<Piece> {
-        let mut reached: Vec<Option<Bounds>> = vec![];
-        let mut placed: Vec<(Option<Bounds>, Piece)> = vec![];
+        let mut reached: Vec<f64> = vec![];
+        let mut placed: Vec<(f64, Piece)> = vec![];
         for piece in pieces {
-            reached.resize(reached.len().max(piece.run + 1), None);
-            let first = piece
+            reached.resize(reached.len().max(piece.run + 1), f64::NEG_INFINITY);
+            let bounds = piece
                 .units
                 .first()
-                .and_then(|unit| unit.facts.bounds.clone());
-            let later = self.compare_first(&reached[piece.run], &first).is_lt();
-            if later {
-                reached[piece.run] = first;
-            }
-            placed.push((reached[piece.run].clone(), piece));
+                .and_then(|unit| unit.facts.bounds.as_ref());
+            let begins = bounds.map_or(f64::NEG_INFINITY, |bounds| {
+                let (lower, upper) = (bounds.lower().as_number(), bounds.upper().as_number());
+                let (first, last) = if self.reversed {
+                    (-upper, -lower)
+                } else {
+                    (lower, upper)
+                };
+                first + (last - first) * piece.offset
+            });
+            let reached = &mut reached[piece.run];
+            *reached = reached.max(begins);
+            placed.push((*reached, piece));
         }
         // Stable: a piece of a run never goes before the one that it comes after.
-        placed.sort_by(|(a, _), (b, _)| self.compare_first(a, b));
+        placed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         placed.into_iter().map(|(_, piece)| piece).collect()
-    }
-
-    /// Which bounds begin first, in the order of reading. Unknown ones do.
-    fn compare_first(&self, a: &Option<Bounds>, b: &Option<Bounds>) -> Ordering {
-        match (a, b) {
-            (Some(a), Some(b)) if self.reversed => b.upper().cmp(a.upper()),
-            (Some(a), Some(b)) => a.lower().cmp(b.lower()),
-            (a, b) => a.is_some().cmp(&b.is_some()),
-        }
     }
 
     pub(super) fn unit(&self, unit: usize) -> Unit {
@@ -180,35 +211,54 @@ impl SortedScan {
         are_ascending(all).then(|| groups_in(all, self.file(unit).range.as_ref()))
     }
 
-    /// The row groups of a unit that can be cut, or the unit.
-    fn atoms(&self, unit: usize) -> Vec<Atom> {
-        let groups = self.units[unit]
-            .footer
-            .as_ref()
-            .map_or(&[][..], |footer| footer.row_groups());
-        let decoded = |group: usize| {
-            let group: Option<&RowGroupMetaData> = groups.get(group);
-            group.map_or(0, |group| {
-                u64::try_from(group.total_byte_size()).unwrap_or(0)
-            })
-        };
-        match self.row_groups_of(unit) {
-            Some(range) if range.len() > 1 && !self.reversed => range
-                .map(|group| Atom {
-                    unit,
-                    group: Some(group),
-                    bytes: decoded(group),
-                })
-                .collect(),
-            range => vec![Atom {
-                unit,
-                group: None,
-                bytes: match range {
-                    Some(range) => range.map(decoded).sum(),
-                    None => self.file(unit).effective_size(),
-                },
-            }],
+    /// The bytes of a unit, decoded if that is known.
+    fn decoded_bytes(&self, unit: usize) -> u64 {
+        match (&self.units[unit].footer, self.row_groups_of(unit)) {
+            (Some(footer), Some(groups)) => groups
+                .map(|group| decoded(&footer.row_groups()[group]))
+                .sum(),
+            _ => self.file(unit).effective_size(),
         }
+    }
+
+    /// The row groups of a unit that can be cut, those much larger than `chunk` bytes cut further; or the unit.
+    fn atoms(&self, unit: usize, chunk: u64) -> Vec<Atom> {
+        let whole = || {
+            vec![Atom {
+                unit,
+                part: None,
+                bytes: self.decoded_bytes(unit),
+            }]
+        };
+        let (Some(footer), Some(groups)) = (&self.units[unit].footer, self.row_groups_of(unit))
+        else {
+            return whole();
+        };
+        let mut atoms = vec![];
+        for group in groups {
+            let bytes = decoded(&footer.row_groups()[group]);
+            let rows = match can_select_rows(self.file(unit)) {
+                true => row_ranges(footer, group, chunk),
+                false => vec![],
+            };
+            let count = rows.len().max(1) as u64;
+            let rows: Vec<_> = match rows.is_empty() {
+                true => vec![None],
+                false => rows.into_iter().map(Some).collect(),
+            };
+            atoms.extend(rows.into_iter().map(|rows| Atom {
+                unit,
+                part: Some(AtomPart { group, rows }),
+                bytes: bytes / count,
+            }));
+        }
+        if atoms.len() < 2 {
+            return whole();
+        }
+        if self.reversed {
+            atoms.reverse();
+        }
+        atoms
     }
 
     /// Whether byte ranges of a file are in the order of its rows: if its row groups lie as its footer lists them.
@@ -265,14 +315,29 @@ impl SortedScan {
         units.collect()
     }
 
-    /// A unit cut down to the adjacent row groups of `part`.
-    fn row_groups(&self, part: &[Atom]) -> Result<Unit> {
-        let unit = self.unit(part[0].unit);
-        let group = |atom: Option<&Atom>| atom.and_then(|atom| atom.group);
-        match (group(part.first()), group(part.last())) {
-            (Some(first), Some(last)) => cut_to(unit, first..last + 1, &self.file_scan),
-            _ => Ok(unit),
-        }
+    /// A unit cut down to adjacent atoms: row groups, or rows of one.
+    fn part_of_unit(&self, atoms: &[Atom]) -> Result<Unit> {
+        let unit = self.unit(atoms[0].unit);
+        let (Some(a), Some(b)) = (&atoms[0].part, &atoms[atoms.len() - 1].part) else {
+            return Ok(unit);
+        };
+        // In reverse, the last come first.
+        let (first, last) = if self.reversed { (b, a) } else { (a, b) };
+        let groups = cut_to(unit, first.group..last.group + 1, &self.file_scan)?;
+        Ok(match (&first.rows, &last.rows) {
+            (Some(first_rows), Some(last_rows)) => {
+                select_rows(groups, first.group, first_rows.start..last_rows.end)
+            }
+            _ => groups,
+        })
+    }
+}
+
+impl Atom {
+    /// The row group that it is some rows of.
+    fn group_if_cut(&self) -> Option<usize> {
+        let part = self.part.as_ref()?;
+        part.rows.as_ref().map(|_| part.group)
     }
 }
 
@@ -298,11 +363,14 @@ impl Pieces {
         }
     }
 
-    /// How many of `atoms`, of one unit, go into the last piece, or into a new one if none does: at least one.
-    fn take(&mut self, atoms: &[Atom]) -> usize {
+    /// How many of `atoms`, the rest of one unit, go into the last piece, or into a new one if none does: at least one.
+    /// The unit is of `of_unit` atoms.
+    fn take(&mut self, atoms: &[Atom], of_unit: usize) -> usize {
         if self.pieces.is_empty() || self.room == 0 || atoms[0].bytes > self.room {
             self.pieces.push(Piece {
                 run: self.run,
+                place: atoms[0].unit,
+                offset: 1.0 - atoms.len() as f64 / of_unit as f64,
                 units: vec![],
             });
             self.room = self.bytes;

@@ -32,6 +32,11 @@ pub(crate) fn are_ascending(groups: &[RowGroupMetaData]) -> bool {
         .all(|pair| start_of(&pair[0]) < start_of(&pair[1]))
 }
 
+/// The bytes of a row group, uncompressed.
+pub(super) fn decoded(group: &RowGroupMetaData) -> u64 {
+    u64::try_from(group.total_byte_size()).unwrap_or(0)
+}
+
 /// The byte that a range must hold for DataFusion to read a row group: that of its first page.
 fn start_of(group: &RowGroupMetaData) -> i64 {
     let column = group.column(0);

@@ -32,6 +32,7 @@ pub(super) struct Inputs {
     /// How to compare, and where the keys of each partition lie, if there are several runs.
     key: Option<MergeKey>,
     bounds: Arc<[Option<Bounds>]>,
+    places: Arc<[usize]>,
     /// Each partition.
     inputs: Vec<Slot>,
     /// The partition to be read ahead next.
@@ -99,6 +100,8 @@ impl Inputs {
             key: overlap.map(|overlap| overlap.key.clone()),
             bounds: overlap
                 .map_or_else(|| Arc::new([]) as _, |overlap| Arc::clone(&overlap.bounds)),
+            places: overlap
+                .map_or_else(|| Arc::new([]) as _, |overlap| Arc::clone(&overlap.places)),
             inputs: (0..inputs).map(|_| Slot::Closed).collect(),
             next: 0,
             window: context.session_config().target_partitions(),
@@ -190,10 +193,10 @@ impl Runs for Inputs {
 
     fn part(&self, run: usize) -> Option<Part<'_>> {
         let run = &self.runs[run];
-        let &place = run.partitions.get(run.at)?;
-        let bounds = self.bounds.get(place).and_then(Option::as_ref);
+        let &partition = run.partitions.get(run.at)?;
+        let bounds = self.bounds.get(partition).and_then(Option::as_ref);
         Some(Part {
-            place,
+            place: self.places.get(partition).copied().unwrap_or(partition),
             first: self.key.as_ref().and_then(|key| Some(key.first(bounds?))),
         })
     }

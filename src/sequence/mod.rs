@@ -21,7 +21,9 @@ pub(crate) struct Overlap {
     pub(crate) key: MergeKey,
     /// The partitions of each run, in order.
     pub(crate) runs: Arc<[Vec<usize>]>,
-    /// Where the keys of each partition begin. Partitions are numbered in that order.
+    /// For each partition, its place in the order of equal keys.
+    pub(crate) places: Arc<[usize]>,
+    /// Where the keys of each partition lie. Partitions are numbered about in the order in which they begin.
     pub(crate) bounds: Arc<[Option<Bounds>]>,
 }
 

@@ -1,5 +1,6 @@
 //! The byte budget that the inputs of a sequence share.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -14,14 +15,16 @@ use tokio::sync::Notify;
 pub(super) struct ReadAhead {
     budget: usize,
     state: Mutex<State>,
-    /// Something was taken out, or another input is needed.
-    changed: Notify,
+    /// For each input, that it may try again.
+    try_again: Vec<Notify>,
 }
 
 #[derive(Debug)]
 struct State {
     /// Whether each input is needed to go on.
     needed: Vec<bool>,
+    /// Those that wait for room, the first to wait first.
+    waiting: VecDeque<usize>,
     /// How many inputs were opened and have not been needed yet.
     unneeded: usize,
     /// The batches that are buffered of each input.
@@ -50,6 +53,7 @@ impl ReadAhead {
             budget,
             state: Mutex::new(State {
                 needed: vec![false; inputs],
+                waiting: VecDeque::new(),
                 unneeded: 0,
                 batches: vec![0; inputs],
                 bytes: 0,
@@ -58,7 +62,7 @@ impl ReadAhead {
                 closed: false,
                 peak,
             }),
-            changed: Notify::new(),
+            try_again: (0..inputs).map(|_| Notify::new()).collect(),
         }
     }
 
@@ -70,14 +74,33 @@ impl ReadAhead {
     /// Waits until a batch of `bytes` of `input` may be buffered.
     pub(super) async fn admit(&self, input: usize, bytes: usize) -> Charge {
         loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            // From here on no change is missed.
-            changed.as_mut().enable();
-            if let Some(charge) = self.state().try_admit(input, bytes, self.budget) {
+            if let Some(charge) = self.try_admit(input, bytes) {
                 return charge;
             }
-            changed.await;
+            // A notice that comes before this is kept.
+            self.try_again[input].notified().await;
+        }
+    }
+
+    fn try_admit(&self, input: usize, bytes: usize) -> Option<Charge> {
+        let mut state = self.state();
+        let charge = state.try_admit(input, bytes, self.budget);
+        match charge {
+            None => {
+                if !state.waiting.contains(&input) {
+                    state.waiting.push_back(input);
+                }
+            }
+            // There may be room for more than one.
+            Some(_) => self.wake_next(&mut state),
+        }
+        charge
+    }
+
+    /// Lets the input try that has waited for the longest.
+    fn wake_next(&self, state: &mut State) {
+        if let Some(input) = state.waiting.pop_front() {
+            self.try_again[input].notify_one();
         }
     }
 
@@ -105,8 +128,9 @@ impl ReadAhead {
             state.bytes -= charge.0;
             state.reservation.shrink(charge.0);
         }
-        drop(state);
-        self.changed.notify_waiters();
+        // It may be needed, and have room by that.
+        self.try_again[input].notify_one();
+        self.wake_next(&mut state);
     }
 
     /// Nothing can be emitted without `input` from here on.
@@ -115,8 +139,7 @@ impl ReadAhead {
         if !state.needed[input] {
             state.needed[input] = true;
             state.unneeded -= 1;
-            drop(state);
-            self.changed.notify_waiters();
+            self.try_again[input].notify_one();
         }
     }
 
@@ -132,8 +155,9 @@ impl ReadAhead {
 
     /// An input has ended. The memory pool may have room again.
     pub(super) fn advance(&self) {
-        self.state().refused = false;
-        self.changed.notify_waiters();
+        let mut state = self.state();
+        state.refused = false;
+        self.wake_next(&mut state);
     }
 }
 
