@@ -16,6 +16,9 @@ use crate::table::Table;
 const SESSIONS: usize = 2;
 const QUERIES: usize = 10;
 
+/// How many cases a table makes.
+pub(crate) const CASES: usize = SESSIONS * QUERIES;
+
 /// All that derives from a seed.
 pub(crate) struct Batch {
     pub(crate) tables: Tables,
@@ -55,12 +58,13 @@ pub(crate) struct Found {
 }
 
 /// Runs the cases of a seed, up to the first that goes wrong.
-pub(crate) async fn run(seed: u64, provider: Provider, report: &mut Report) -> Option<Found> {
+pub(crate) async fn run(seed: u64, provider: Provider) -> (Report, Option<Found>) {
     let batch = Batch::new(seed);
     let store: Arc<InMemory> = batch.tables.write().await;
     let relation = batch.tables.t.relation;
+    let mut report = Report::default();
+    report.tables = 1;
     let mut answers = vec![];
-    report.tables += 1;
     for session in &batch.sessions {
         let files = match batch.tables.of_files(session, provider, &store).await {
             Ok(files) => files,
@@ -69,34 +73,32 @@ pub(crate) async fn run(seed: u64, provider: Provider, report: &mut Report) -> O
         if answers.is_empty() {
             let rows = batch.tables.of_rows(&files).await.unwrap();
             for query in &batch.queries {
-                let answer = right_answer(&rows, query).await;
-                if let Err(e) = &answer
-                    && std::env::var_os("FUZZ_REFUSED").is_some()
-                {
-                    println!("seed {seed}: {}: {e}", query.wide_sql());
-                }
-                report.refused += usize::from(answer.is_err());
-                answers.push(answer);
+                answers.push(right_answer(&rows, query).await);
             }
         }
         for (query, right) in batch.queries.iter().zip(&answers) {
-            let Ok(right) = right else {
-                continue;
+            let right = match right {
+                Ok(right) => right,
+                Err(e) => {
+                    report.refused(e);
+                    continue;
+                }
             };
             match check(&files, query, right).await {
                 Outcome::Right { plan } => report.right(relation, query, &plan),
                 Outcome::OutOfMemory => report.out_of_memory += 1,
                 Outcome::Wrong(failure) => {
                     report.wrong(relation, query);
-                    return Some(Found {
+                    let found = Found {
                         tables: batch.tables.clone(),
                         session: session.clone(),
                         query: query.clone(),
                         failure,
-                    });
+                    };
+                    return (report, Some(found));
                 }
             }
         }
     }
-    None
+    (report, None)
 }
