@@ -73,7 +73,13 @@ impl Report {
             cell.ordered += 1;
             if plan.contains("SortExec") {
                 cell.sorted += 1;
-                *self.reasons.entry(reason(query, plan)).or_default() += 1;
+                let reason = reason(query, plan);
+                if let Ok(wanted) = std::env::var("FUZZ_PLANS")
+                    && reason.contains(&wanted)
+                {
+                    println!("{reason}\n{}\n{plan}", query.sql());
+                }
+                *self.reasons.entry(reason).or_default() += 1;
             }
         }
     }
