@@ -34,6 +34,9 @@ pub struct SortedListingConfig {
     ///
     /// [`SequenceExec`]: crate::SequenceExec
     pub read_ahead_bytes: usize,
+    /// `max_merge_fan_in`, default 64: how many overlapping runs a query may merge that asks for the order. Where more
+    /// overlap, DataFusion sorts.
+    pub max_merge_fan_in: usize,
 }
 
 impl Default for SortedListingConfig {
@@ -42,6 +45,7 @@ impl Default for SortedListingConfig {
             enabled: true,
             strategy: Strategy::default(),
             read_ahead_bytes: 64 << 20,
+            max_merge_fan_in: 64,
         }
     }
 }
@@ -49,6 +53,7 @@ impl Default for SortedListingConfig {
 const ENABLED: &str = "enabled";
 const STRATEGY: &str = "strategy";
 const READ_AHEAD_BYTES: &str = "read_ahead_bytes";
+const MAX_MERGE_FAN_IN: &str = "max_merge_fan_in";
 
 impl SortedListingConfig {
     /// This configuration with `overrides` on top: option names without the prefix, and their values.
@@ -101,6 +106,14 @@ impl ExtensionOptions for SortedListingConfig {
                     );
                 }
             },
+            MAX_MERGE_FAN_IN => match value.trim().parse() {
+                Ok(runs) => self.max_merge_fan_in = runs,
+                Err(_) => {
+                    return config_err!(
+                        "Invalid value for {prefix}.{key}: '{value}'; it is a number of runs"
+                    );
+                }
+            },
             _ => {
                 let valid: Vec<_> = self.entries().into_iter().map(|entry| entry.key).collect();
                 return config_err!(
@@ -135,6 +148,11 @@ impl ExtensionOptions for SortedListingConfig {
                 &self.read_ahead_bytes,
                 "How many bytes of decoded batches a SequenceExec may buffer",
             ),
+            entry(
+                MAX_MERGE_FAN_IN,
+                &self.max_merge_fan_in,
+                "How many overlapping runs a query may merge that asks for the order",
+            ),
         ]
     }
 }
@@ -149,12 +167,14 @@ mod tests {
         config.set("enabled", "False").unwrap();
         config.set("strategy", "BEST_FIT").unwrap();
         config.set("read_ahead_bytes", "1000").unwrap();
+        config.set("max_merge_fan_in", "7").unwrap();
         assert_eq!(
             config,
             SortedListingConfig {
                 enabled: false,
                 strategy: Strategy::BestFit,
                 read_ahead_bytes: 1000,
+                max_merge_fan_in: 7,
             }
         );
         let entries: Vec<_> = config
@@ -167,7 +187,8 @@ mod tests {
             [
                 ("sorted_listing.enabled".into(), "false".into()),
                 ("sorted_listing.strategy".into(), "best_fit".into()),
-                ("sorted_listing.read_ahead_bytes".into(), "1000".into())
+                ("sorted_listing.read_ahead_bytes".into(), "1000".into()),
+                ("sorted_listing.max_merge_fan_in".into(), "7".into())
             ]
         );
     }
@@ -180,7 +201,7 @@ mod tests {
             error(config.set("strategi", "x")),
             "Invalid or Unsupported Configuration: Unknown option 'sorted_listing.strategi'; \
              valid ones are 'sorted_listing.enabled', 'sorted_listing.strategy', \
-             'sorted_listing.read_ahead_bytes'"
+             'sorted_listing.read_ahead_bytes', 'sorted_listing.max_merge_fan_in'"
         );
         assert_eq!(
             error(config.set("strategy", "fast")),

@@ -4,13 +4,22 @@ use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 
+use crate::layout::Bounds;
 use crate::proof::KeyFacts;
+use crate::scan::show;
 use crate::snapshot::{ListedFile, Snapshot};
 
 /// A sort key that files are sorted by, and what is proved of it.
 pub(crate) struct Sorted {
     pub(crate) ordering: LexOrdering,
     pub(crate) facts: Vec<KeyFacts>,
+}
+
+impl Sorted {
+    /// The ordering as in `ORDER BY`.
+    pub(crate) fn show(&self) -> String {
+        show(&self.ordering)
+    }
 }
 
 /// Whether the listing has seen an order in the footer of any file. It looks only if it collects statistics.
@@ -65,16 +74,17 @@ fn footer_key(snapshot: &Snapshot) -> Result<Sorted, String> {
     ))
 }
 
-/// `ordering` without the Hive partition columns that have one value in all `files`, if it has any: rows that are
-/// in order of `date, ts` are in order of `ts` where there is one `date` only.
+/// The ordering of `key` without the columns that have one value in all `files`, if there are any: rows that are in
+/// order of `date, ts` are in order of `ts` where there is one `date` only. Such are Hive partition columns, and columns
+/// at the beginning of the key whose bounds are one value.
 ///
 /// DataFusion drops a filter on a partition column once the listing has applied it, and with it the knowledge.
 pub(crate) fn without_constants(
-    ordering: &LexOrdering,
+    key: &Sorted,
     files: &[ListedFile],
     first_partition_column: usize,
 ) -> Option<LexOrdering> {
-    let is_constant = |sort: &PhysicalSortExpr| {
+    let same_value = |sort: &PhysicalSortExpr| {
         let column = sort.expr.downcast_ref::<Column>()?.index();
         let partition = column.checked_sub(first_partition_column)?;
         let mut values = files
@@ -83,14 +93,38 @@ pub(crate) fn without_constants(
         let first = values.next()??;
         Some(values.all(|value| value == Some(first)))
     };
-    let varying: Vec<_> = ordering
+    let constant = constant_columns(&key.facts);
+    let varying: Vec<_> = key
+        .ordering
         .iter()
-        .filter(|sort| is_constant(sort) != Some(true))
-        .cloned()
+        .enumerate()
+        .filter(|&(index, sort)| index >= constant && same_value(sort) != Some(true))
+        .map(|(_, sort)| sort.clone())
         .collect();
-    (varying.len() < ordering.len())
+    (varying.len() < key.ordering.len())
         .then(|| LexOrdering::new(varying))
         .flatten()
+}
+
+/// How many columns at the beginning of a key have one value in all files, by its bounds.
+fn constant_columns(facts: &[KeyFacts]) -> usize {
+    let bounds: Option<Vec<_>> = facts
+        .iter()
+        .map(|facts| facts.bounds.as_ref().ok())
+        .collect();
+    let Some([first, rest @ ..]) = bounds.as_deref() else {
+        return 0;
+    };
+    let is_constant = |columns: &usize| {
+        let value = first.lower().prefix(*columns);
+        let same = |bounds: &&Bounds| {
+            bounds.lower().prefix(*columns) == value && bounds.upper().prefix(*columns) == value
+        };
+        same(first) && rest.iter().all(same)
+    };
+    (1..=first.lower().columns())
+        .take_while(is_constant)
+        .count()
 }
 
 /// The table columns among those of `keys` in which no file has a NULL.

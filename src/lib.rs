@@ -103,15 +103,17 @@
     clippy::print_stderr
 )]
 
+mod arrange;
 mod config;
 mod diagnosis;
 mod factory;
 mod footers;
 mod keys;
 mod layout;
+mod merge;
 mod planner;
 mod proof;
-mod rule;
+mod rules;
 mod scan;
 mod sequence;
 mod session;
@@ -120,11 +122,12 @@ mod statistics;
 mod table;
 #[cfg(test)]
 mod test_random;
+mod units;
 
 pub use config::SortedListingConfig;
 pub use factory::SortedListingTableFactory;
 pub use layout::Strategy;
-pub use rule::SequenceSlices;
+pub use rules::{RequestOrder, SequenceSlices};
 pub use scan::SortedScan;
 pub use sequence::SequenceExec;
 pub use session::SessionStateBuilderExt;

@@ -17,6 +17,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, T
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 
+use crate::arrange::Why;
 use crate::config::SortedListingConfig;
 use crate::diagnosis::name_broken_file;
 use crate::planner::Planner;
@@ -62,7 +63,7 @@ pub struct SortedListingTable {
     /// Single options on top, by name without prefix.
     overrides: BTreeMap<String, String>,
     /// Why the last scan was unordered, so that the log says it once.
-    logged: Mutex<Option<Arc<str>>>,
+    logged: Mutex<Option<Why>>,
 }
 
 /// Wraps a table as it is. The statistics cache of the session that scans it takes the place of its own, since
@@ -187,13 +188,19 @@ impl SortedListingTable {
         format!("'{}'", paths.join("', '"))
     }
 
-    /// Says at `info` why a scan is unordered, once until that changes.
-    fn log(&self, why_unordered: Option<Arc<str>>) {
+    /// Says why a scan is unordered, once until that changes: at `warn` if the declared order is false, else at `info`.
+    fn log(&self, why_unordered: Option<Why>) {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(why) = &why_unordered
             && why_unordered != *logged
         {
-            log::info!("the table at {} is read unordered: {why}", self.location());
+            let level = if why.is_false {
+                log::Level::Warn
+            } else {
+                log::Level::Info
+            };
+            let (location, why) = (self.location(), &why.text);
+            log::log!(level, "the table at {location} is read unordered: {why}");
         }
         *logged = why_unordered;
     }

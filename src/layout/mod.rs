@@ -5,45 +5,16 @@
 
 mod balance;
 mod best_fit;
+mod bounds;
+mod clusters;
 mod contiguous;
 
 use std::fmt;
 use std::str::FromStr;
 
+pub(crate) use bounds::{Bounds, Key};
+pub(crate) use clusters::{Slice, slices_of_clusters};
 pub(crate) use contiguous::run_order;
-
-/// An outer bound of the sort keys of a unit: every row's key lies in `[lower, upper]`.
-///
-/// Both ends are keys in arrow's row format, whose byte order is the declared sort order, with NULL and NaN in
-/// their places. So comparing bounds is comparing bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    lower: Box<[u8]>,
-    upper: Box<[u8]>,
-}
-
-impl Bounds {
-    /// The bounds `[lower, upper]`, or `None` if they contradict each other.
-    pub(crate) fn try_new(lower: &[u8], upper: &[u8]) -> Option<Self> {
-        (lower <= upper).then(|| Self {
-            lower: lower.into(),
-            upper: upper.into(),
-        })
-    }
-
-    /// Whether reading `self` and then `other` is in order. Touching is enough for that.
-    pub(crate) fn ends_before(&self, other: &Self) -> bool {
-        self.upper <= other.lower
-    }
-
-    /// The smallest bounds around both.
-    pub(crate) fn union(self, other: Self) -> Self {
-        Self {
-            lower: self.lower.min(other.lower),
-            upper: self.upper.max(other.upper),
-        }
-    }
-}
 
 /// What a layout needs to know of a unit: a file, or a run of adjacent row groups of one.
 #[derive(Debug, Clone)]
@@ -52,6 +23,8 @@ pub(crate) struct Unit {
     pub(crate) bounds: Option<Bounds>,
     /// Its size in bytes, which slices are balanced by.
     pub(crate) bytes: u64,
+    /// The unit that it comes right after in a file, and is best read after.
+    pub(crate) follows: Option<usize>,
 }
 
 /// How units are put into slices (`sorted_listing.strategy`).
@@ -109,6 +82,19 @@ pub(crate) enum Obstacle {
     Overlap { earlier: usize, later: usize },
 }
 
+impl Obstacle {
+    /// The same of other numbers.
+    pub(crate) fn map(self, number: impl Fn(usize) -> usize) -> Self {
+        match self {
+            Self::UnknownBounds { unit } => Self::UnknownBounds { unit: number(unit) },
+            Self::Overlap { earlier, later } => Self::Overlap {
+                earlier: number(earlier),
+                later: number(later),
+            },
+        }
+    }
+}
+
 /// The slices of one scan, as indices of units.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -151,7 +137,8 @@ pub(crate) fn lay_out(
         });
     }
 
-    let slices = best_fit::slices(units, target);
+    let all: Vec<_> = (0..units.len()).collect();
+    let slices = best_fit::slices(units, &all, target);
     match order {
         Err(obstacle) if slices.len() > target => Err(NoLayout {
             obstacle,

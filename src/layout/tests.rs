@@ -5,10 +5,15 @@ use crate::test_random::Random;
 
 type Interval = (u64, u64);
 
+fn key(value: u64) -> Key {
+    Key::new([&value.to_be_bytes()[..]])
+}
+
 fn unit((lower, upper): Interval, bytes: u64) -> Unit {
     Unit {
-        bounds: Some(Bounds::try_new(&lower.to_be_bytes(), &upper.to_be_bytes()).unwrap()),
+        bounds: Bounds::try_new(key(lower), key(upper)),
         bytes,
+        follows: None,
     }
 }
 
@@ -16,6 +21,7 @@ fn unknown() -> Unit {
     Unit {
         bounds: None,
         bytes: 1,
+        follows: None,
     }
 }
 
@@ -274,7 +280,6 @@ fn takes_extremes() {
         lay_out(&touching, 1, Strategy::Contiguous).unwrap().slices,
         [[2, 1, 0]]
     );
-    assert_eq!(Bounds::try_new(b"b", b"a"), None);
 }
 
 /// Quadratic work would show itself here by never ending.
@@ -283,4 +288,101 @@ fn total_overlap_is_not_quadratic() {
     let units: Vec<_> = (0..200_000).map(|i| unit((i, i + 1_000_000), 1)).collect();
     let none = lay_out(&units, 4, Strategy::Contiguous).unwrap_err();
     assert_eq!(none.slices_needed, units.len());
+}
+
+/// The connected components of the relation "overlaps", by flooding.
+fn components(units: &[Unit]) -> Vec<Vec<usize>> {
+    let overlap = |a: usize, b: usize| match (&units[a].bounds, &units[b].bounds) {
+        (Some(a), Some(b)) => !(a.ends_before(b) || b.ends_before(a)),
+        _ => true,
+    };
+    let mut left: Vec<_> = (0..units.len()).collect();
+    let mut components = vec![];
+    while let Some(first) = left.pop() {
+        let mut component = vec![first];
+        let mut next = 0;
+        while next < component.len() {
+            let (near, far) = left
+                .iter()
+                .partition(|&&unit| overlap(component[next], unit));
+            left = far;
+            component.extend::<Vec<_>>(near);
+            next += 1;
+        }
+        component.sort_unstable();
+        components.push(component);
+    }
+    components
+}
+
+#[test]
+fn clusters_are_never_cut_and_slices_are_in_order() {
+    let mut random = Random::new(19);
+    let mut cut = 0;
+    for case in 0..4000 {
+        let len = 1 + random.below(25) as usize;
+        let width = 1 + random.below(12);
+        let intervals = random_intervals(&mut random, len, 80, width);
+        let mut units = units(&intervals);
+        if case % 10 == 0 {
+            units[0].bounds = None;
+        }
+        let target = 1 + random.below(5) as usize;
+
+        let slices = slices_of_clusters(&units, target);
+
+        let members: Vec<Vec<_>> = slices.iter().map(|slice| slice.runs.concat()).collect();
+        assert_whole(&members, len);
+        let components = components(&units);
+        assert_eq!(slices.len(), target.min(components.len()), "{intervals:?}");
+        for component in &components {
+            let whole = |slice: &&Vec<usize>| component.iter().all(|unit| slice.contains(unit));
+            assert_eq!(
+                members.iter().filter(whole).count(),
+                1,
+                "{component:?} in {slices:?}"
+            );
+        }
+        for (before, after) in members.iter().zip(&members[1..]) {
+            let ends = before.iter().map(|&unit| intervals[unit].1).max();
+            let begins = after.iter().map(|&unit| intervals[unit].0).min();
+            assert!(ends <= begins, "{intervals:?}: {slices:?}");
+        }
+        cut += usize::from(slices.len() > 1);
+    }
+    assert!(
+        (1000..3900).contains(&cut),
+        "both outcomes are tested: {cut}"
+    );
+}
+
+#[test]
+fn runs_are_the_fewest() {
+    let mut random = Random::new(23);
+    for _ in 0..4000 {
+        let len = 1 + random.below(25) as usize;
+        let width = 1 + random.below(12);
+        let intervals = random_intervals(&mut random, len, 40, width);
+
+        let [slice] = &slices_of_clusters(&units(&intervals), 1)[..] else {
+            panic!("one slice is asked for");
+        };
+
+        slice
+            .runs
+            .iter()
+            .for_each(|run| assert_run(&intervals, run));
+        assert_eq!(slice.runs.len(), depth(&intervals), "{intervals:?}");
+    }
+}
+
+#[test]
+fn a_unit_stays_with_the_one_it_follows() {
+    // Two files of three row groups that lie side by side.
+    let mut units = units(&[(0, 9), (10, 19), (20, 29), (1, 10), (11, 20), (21, 30)]);
+    for unit in [1, 2, 4, 5] {
+        units[unit].follows = Some(unit - 1);
+    }
+    let slices = slices_of_clusters(&units, 1);
+    assert_eq!(slices[0].runs, [[0, 1, 2], [3, 4, 5]]);
 }

@@ -20,8 +20,25 @@ use super::sort_key::{FileView, KeyColumn, Unknown};
 pub(super) struct ColumnBounds {
     pub(super) lower: ArrayRef,
     pub(super) upper: ArrayRef,
+    /// Whether some row is known to have the lower and the upper bound itself.
+    pub(super) attained: Attained,
     /// Whether no row of any group is NULL.
     pub(super) null_free: bool,
+}
+
+/// For each row group, whether a row is known to be at the bound.
+pub(super) struct Attained {
+    pub(super) lower: Vec<bool>,
+    pub(super) upper: Vec<bool>,
+}
+
+impl Attained {
+    fn all(groups: usize) -> Self {
+        Self {
+            lower: vec![true; groups],
+            upper: vec![true; groups],
+        }
+    }
 }
 
 /// The bounds of `column` in each of `groups`, which have rows; or why there are none.
@@ -68,6 +85,7 @@ fn partition_bounds(
     Ok(ColumnBounds {
         lower: Arc::clone(&array),
         upper: array,
+        attained: Attained::all(groups),
         null_free: !value.is_null(),
     })
 }
@@ -85,6 +103,7 @@ fn absent_bounds(
     Ok(ColumnBounds {
         lower: Arc::clone(&nulls),
         upper: nulls,
+        attained: Attained::all(groups),
         null_free: false,
     })
 }
@@ -129,9 +148,62 @@ fn statistics_bounds(
         (&nulls.all, &nulls.may_be)
     };
     Ok(ColumnBounds {
+        attained: attained(column, &converter, groups, &nulls)?,
         lower: with_nulls(lower, lower_null)?,
         upper: with_nulls(upper, upper_null)?,
         null_free: nulls.may_be.true_count() == 0,
+    })
+}
+
+/// Which bounds are those of a row: NULL where there is one, and min and max where they are exact.
+fn attained(
+    column: &KeyColumn,
+    converter: &StatisticsConverter<'_>,
+    groups: &[&RowGroupMetaData],
+    nulls: &Nulls,
+) -> Result<Attained, String> {
+    if nan_ends(&column.data_type, 0).is_some() {
+        return Ok(Attained {
+            lower: vec![false; groups.len()],
+            upper: vec![false; groups.len()],
+        });
+    }
+    let min = converter
+        .row_group_is_min_value_exact(groups.iter().copied())
+        .map_err(|e| e.to_string())?;
+    let max = converter
+        .row_group_is_max_value_exact(groups.iter().copied())
+        .map_err(|e| e.to_string())?;
+    let (lower, upper) = if column.options.descending {
+        (max, min)
+    } else {
+        (min, max)
+    };
+    let is_exact = |exact: &BooleanArray, group| exact.is_valid(group) && exact.value(group);
+    // At the end where NULL lies, the bound is NULL if there may be one.
+    let near_null = |exact: &BooleanArray, group| match nulls.may_be.value(group) {
+        true => nulls.some.value(group),
+        false => is_exact(exact, group),
+    };
+    let far_from_null =
+        |exact: &BooleanArray, group| nulls.all.value(group) || is_exact(exact, group);
+    let groups = 0..groups.len();
+    Ok(if column.options.nulls_first {
+        Attained {
+            lower: groups
+                .clone()
+                .map(|group| near_null(&lower, group))
+                .collect(),
+            upper: groups.map(|group| far_from_null(&upper, group)).collect(),
+        }
+    } else {
+        Attained {
+            lower: groups
+                .clone()
+                .map(|group| far_from_null(&lower, group))
+                .collect(),
+            upper: groups.map(|group| near_null(&upper, group)).collect(),
+        }
     })
 }
 
@@ -139,6 +211,8 @@ fn statistics_bounds(
 struct Nulls {
     /// Whether all rows are NULL.
     all: BooleanArray,
+    /// Whether some row is known to be NULL.
+    some: BooleanArray,
     /// Whether a row may be NULL.
     may_be: BooleanArray,
 }
@@ -153,6 +227,7 @@ impl Nulls {
             .row_group_null_counts(groups.iter().copied())
             .map_err(|e| e.to_string())?;
         let mut all = Vec::with_capacity(groups.len());
+        let mut some = Vec::with_capacity(groups.len());
         let mut may_be = Vec::with_capacity(groups.len());
         for (group, count) in groups.iter().zip(&counts) {
             let count = if max_def_level == 0 { Some(0) } else { count };
@@ -162,10 +237,12 @@ impl Nulls {
                 return Err("has more NULLs than rows by its statistics".into());
             }
             all.push(count == Some(rows));
+            some.push(count.is_some_and(|count| count > 0));
             may_be.push(count != Some(0));
         }
         Ok(Self {
             all: all.into(),
+            some: some.into(),
             may_be: may_be.into(),
         })
     }

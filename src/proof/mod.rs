@@ -1,12 +1,13 @@
 //! From footers to bounds, by the rules of proof: unknown is never zero, and a missing bound is never NULL.
 
 mod column;
+mod contradiction;
 mod footer_order;
 mod lossless;
 mod sort_key;
 
 pub(crate) use footer_order::footer_order;
-pub(crate) use sort_key::{FileView, KeyFacts, SortKey};
+pub(crate) use sort_key::{FileView, GroupBounds, KeyFacts, SortKey};
 
 #[cfg(test)]
 mod tests;

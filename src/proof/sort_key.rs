@@ -1,24 +1,26 @@
 //! The sort key of a declared ordering, and what a file's footer proves of it.
 
+use std::sync::Arc;
+
 use arrow::array::ArrayRef;
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Schema};
-use arrow::row::{RowConverter, SortField};
+use arrow::row::{RowConverter, Rows, SortField};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_expr::expressions::Column;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
-use super::column::column_bounds;
+use super::column::{ColumnBounds, column_bounds};
+use super::contradiction::contradiction;
 use super::lossless::{is_ordered, value_type};
-use crate::layout::Bounds;
+use crate::layout::{Bounds, Key};
 
 /// A sort key made of plain columns, ready to compare keys in their declared order.
 #[derive(Debug)]
 pub(crate) struct SortKey {
     columns: Vec<KeyColumn>,
-    converter: RowConverter,
 }
 
 /// One column of a sort key.
@@ -30,6 +32,16 @@ pub(super) struct KeyColumn {
     pub(super) options: SortOptions,
     /// The index of the Hive partition column it is, if it is not a column of the files.
     pub(super) partition: Option<usize>,
+    /// The row format of a key is that of its columns, one after another.
+    converter: RowConverter,
+}
+
+/// A column of the key, and its bounds in each row group.
+pub(super) struct BoundedColumn<'a> {
+    pub(super) column: &'a KeyColumn,
+    pub(super) bounds: ColumnBounds,
+    pub(super) lower: Rows,
+    pub(super) upper: Rows,
 }
 
 /// A file, as far as proofs look at it.
@@ -67,8 +79,20 @@ pub(crate) struct KeyFacts {
     pub(crate) bounds: Result<Bounds, Unknown>,
     /// For each column of the key, whether no row is NULL in it.
     pub(crate) null_free: Vec<bool>,
+    /// Where the keys of each row group lie that has rows, if that is known.
+    pub(crate) groups: Arc<[GroupBounds]>,
     /// Whether the row groups are proved to be a run in the order they are stored in.
     pub(crate) groups_in_order: bool,
+    /// What proves that the rows of the file are not in order, if something does.
+    pub(crate) contradiction: Option<String>,
+}
+
+/// Where the keys of a row group lie.
+#[derive(Debug)]
+pub(crate) struct GroupBounds {
+    /// The index of the row group in its file.
+    pub(crate) group: usize,
+    pub(crate) bounds: Bounds,
 }
 
 impl KeyFacts {
@@ -77,7 +101,9 @@ impl KeyFacts {
         Self {
             bounds: Err(why.into()),
             null_free: vec![],
+            groups: Arc::new([]),
             groups_in_order: false,
+            contradiction: None,
         }
     }
 }
@@ -102,19 +128,16 @@ impl SortKey {
                     field.name()
                 ));
             }
+            let sort_field = SortField::new_with_options(data_type.clone(), sort.options);
             columns.push(KeyColumn {
                 name: field.name().clone(),
                 data_type,
                 options: sort.options,
                 partition: column.index().checked_sub(file_columns),
+                converter: RowConverter::new(vec![sort_field]).map_err(|e| e.to_string())?,
             });
         }
-        let fields = columns
-            .iter()
-            .map(|column| SortField::new_with_options(column.data_type.clone(), column.options))
-            .collect();
-        let converter = RowConverter::new(fields).map_err(|e| e.to_string())?;
-        Ok(Self { columns, converter })
+        Ok(Self { columns })
     }
 
     /// What the footer of a file with rows proves of this key. O(row groups × columns of the key).
@@ -122,14 +145,15 @@ impl SortKey {
     /// The bounds of a compound key are row-wise: `(lower_a, lower_b) ≤ row ≤ (upper_a, upper_b)`, taken in each
     /// row group by itself, which is tighter than bounds of whole columns.
     pub(crate) fn facts(&self, file: FileView<'_>) -> KeyFacts {
-        let groups: Vec<_> = file
+        let (indices, groups): (Vec<_>, Vec<_>) = file
             .footer
             .row_groups()
             .iter()
-            .filter(|group| group.num_rows() != 0)
-            .collect();
+            .enumerate()
+            .filter(|(_, group)| group.num_rows() != 0)
+            .unzip();
         let mut facts = self
-            .try_facts(file, &groups)
+            .try_facts(file, &indices, &groups)
             .unwrap_or_else(KeyFacts::unknown);
         facts.groups_in_order |= groups.len() < 2;
         facts
@@ -138,40 +162,70 @@ impl SortKey {
     fn try_facts(
         &self,
         file: FileView<'_>,
+        indices: &[usize],
         groups: &[&RowGroupMetaData],
     ) -> Result<KeyFacts, Unknown> {
-        let mut lowers: Vec<ArrayRef> = Vec::with_capacity(self.columns.len());
-        let mut uppers = Vec::with_capacity(self.columns.len());
-        let mut null_free = Vec::with_capacity(self.columns.len());
-        for column in &self.columns {
-            let bounds = column_bounds(column, file, groups).map_err(|unknown| Unknown {
-                why: format!("column \"{}\" {}", column.name, unknown.why),
-                ..unknown
-            })?;
-            lowers.push(bounds.lower);
-            uppers.push(bounds.upper);
-            null_free.push(bounds.null_free);
-        }
-        let lowers = self
-            .converter
-            .convert_columns(&lowers)
-            .map_err(|e| e.to_string())?;
-        let uppers = self
-            .converter
-            .convert_columns(&uppers)
-            .map_err(|e| e.to_string())?;
-        let groups = lowers
+        let columns = self
+            .columns
             .iter()
-            .zip(uppers.iter())
-            .map(|(lower, upper)| Bounds::try_new(lower.data(), upper.data()))
+            .map(|column| BoundedColumn::try_new(column, file, groups))
+            .collect::<Result<Vec<_>, _>>()?;
+        let bounds = |place: usize| {
+            Bounds::try_new(
+                Key::new(columns.iter().map(|column| column.lower.row(place).data())),
+                Key::new(columns.iter().map(|column| column.upper.row(place).data())),
+            )
+        };
+        let groups = indices
+            .iter()
+            .enumerate()
+            .map(|(place, &group)| {
+                Some(GroupBounds {
+                    group,
+                    bounds: bounds(place)?,
+                })
+            })
             .collect::<Option<Vec<_>>>()
             .ok_or("the statistics put a minimum above its maximum")?;
-        let groups_in_order = groups.windows(2).all(|pair| pair[0].ends_before(&pair[1]));
-        let bounds = groups.into_iter().reduce(Bounds::union);
+        let in_order = |pair: &[GroupBounds]| pair[0].bounds.ends_before(&pair[1].bounds);
+        let whole = groups.iter().map(|group| group.bounds.clone());
         Ok(KeyFacts {
-            bounds: bounds.ok_or_else(|| "it has no rows".into()),
-            null_free,
-            groups_in_order,
+            bounds: whole
+                .reduce(Bounds::union)
+                .ok_or_else(|| "it has no rows".into()),
+            null_free: columns
+                .iter()
+                .map(|column| column.bounds.null_free)
+                .collect(),
+            groups_in_order: groups.windows(2).all(in_order),
+            contradiction: contradiction(&columns, indices),
+            groups: groups.into(),
+        })
+    }
+}
+
+impl<'a> BoundedColumn<'a> {
+    fn try_new(
+        column: &'a KeyColumn,
+        file: FileView<'_>,
+        groups: &[&RowGroupMetaData],
+    ) -> Result<Self, Unknown> {
+        let bounds = column_bounds(column, file, groups).map_err(|unknown| Unknown {
+            why: format!("column \"{}\" {}", column.name, unknown.why),
+            ..unknown
+        })?;
+        let rows = |array: &ArrayRef| {
+            let columns = [Arc::clone(array)];
+            column
+                .converter
+                .convert_columns(&columns)
+                .map_err(|e| e.to_string())
+        };
+        Ok(Self {
+            lower: rows(&bounds.lower)?,
+            upper: rows(&bounds.upper)?,
+            column,
+            bounds,
         })
     }
 }

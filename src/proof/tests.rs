@@ -17,7 +17,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::statistics::Statistics;
 
 use super::*;
-use crate::layout::Bounds;
+use crate::layout::{Bounds, Key};
 use crate::test_random::Random;
 
 const ASC_LAST: SortOptions = SortOptions {
@@ -110,8 +110,13 @@ fn keys(batch: &RecordBatch, options: &[SortOptions]) -> Rows {
         .unwrap()
 }
 
+/// A key of one column, or of several whose ends do not matter.
 fn point(row: &[u8]) -> Bounds {
-    Bounds::try_new(row, row).unwrap()
+    between(row, row)
+}
+
+fn between(lower: &[u8], upper: &[u8]) -> Bounds {
+    Bounds::try_new(Key::new([lower]), Key::new([upper])).unwrap()
 }
 
 /// Asserts that every row's key lies within the bounds, and gives whether the bounds are keys of rows.
@@ -249,7 +254,7 @@ fn an_absent_null_count_is_not_zero() {
     let rows = keys(&super::tests::batch([null]), &[ASC_LAST]);
     assert_eq!(
         facts.bounds.unwrap(),
-        Bounds::try_new(rows.row(0).data(), rows.row(1).data()).unwrap()
+        between(rows.row(0).data(), rows.row(1).data())
     );
     assert_eq!(facts.null_free, [false]);
 }
@@ -347,9 +352,55 @@ fn a_missing_column_is_null() {
     let rows = keys(&batch([ends, null]), &[ASC_LAST, ASC_LAST]);
     assert_eq!(
         facts.bounds.unwrap(),
-        Bounds::try_new(rows.row(0).data(), rows.row(1).data()).unwrap()
+        between(rows.row(0).data(), rows.row(1).data())
     );
     assert_eq!(facts.null_free, [true, false]);
+}
+
+#[test]
+fn a_contradiction_is_one_of_rows_and_not_of_outer_bounds() {
+    let contradiction = |values: ArrayRef, options: SortOptions| {
+        let batch = batch([values]);
+        facts_in(&batch.schema(), &footer_of(&batch, 2), &[options]).contradiction
+    };
+    let ints = |values: &[Option<i64>]| Arc::new(Int64Array::from(values.to_vec())) as ArrayRef;
+    let desc_first = SortOptions::new(true, true);
+    let in_order = ints(&[Some(1), Some(2), Some(2), Some(3), Some(3), None]);
+    assert_eq!(contradiction(Arc::clone(&in_order), ASC_LAST), None);
+    assert!(contradiction(in_order, desc_first).is_some());
+    // Not between neighbours.
+    let later = ints(&[Some(1), Some(9), Some(9), Some(9), Some(5), Some(9)]);
+    assert_eq!(
+        contradiction(later, ASC_LAST).unwrap(),
+        "row group 0 has a row with \"a\" = 9, and row group 2, which comes later, one with \"a\" = 5"
+    );
+    let null = ints(&[Some(1), None, Some(2), Some(3)]);
+    assert_eq!(
+        contradiction(null, ASC_LAST).unwrap(),
+        "row group 0 has a row with \"a\" = NULL, and row group 1, which comes later, one with \"a\" = 2"
+    );
+    // The statistics end after four bytes: the first group reaches to "aaab", where its last row is not.
+    let text = |values: [&str; 4]| Arc::new(StringArray::from(values.to_vec())) as ArrayRef;
+    assert_eq!(
+        contradiction(text(["aaaaa", "aaaac", "aaaad", "b"]), ASC_LAST),
+        None
+    );
+    assert!(contradiction(text(["a", "d", "c", "e"]), ASC_LAST).is_some());
+}
+
+#[test]
+fn a_later_column_contradicts_only_within_one_value_of_those_before() {
+    for (first, found) in [([1, 1, 1, 1], true), ([1, 1, 2, 2], false)] {
+        let first: ArrayRef = Arc::new(Int64Array::from(first.to_vec()));
+        let second: ArrayRef = Arc::new(Int64Array::from(vec![5, 6, 3, 4]));
+        let batch = batch([first, second]);
+        let facts = facts_in(
+            &batch.schema(),
+            &footer_of(&batch, 2),
+            &[ASC_LAST, ASC_LAST],
+        );
+        assert_eq!(facts.contradiction.is_some(), found, "{facts:?}");
+    }
 }
 
 #[test]

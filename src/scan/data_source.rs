@@ -23,7 +23,31 @@ use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use super::grouping::Grouping;
 use super::order_display::show;
 use super::slice_stream::SliceStream;
-use super::{SortedScan, UnorderedScan, as_file_scan};
+use super::{SortedScan, UnorderedScan, as_file_scan, some_only_prune};
+use crate::layout::Slice;
+
+impl SortedScan {
+    /// This scan, if it is in `order`, or is with NULL where `order` has it.
+    fn in_order(&self, order: &[PhysicalSortExpr]) -> Result<Option<Self>> {
+        if self
+            .eq_properties()
+            .ordering_satisfy(order.iter().cloned())?
+        {
+            return Ok(Some(self.clone()));
+        }
+        let placed = self.with_null_placement_of(order)?;
+        let satisfied = placed
+            .eq_properties()
+            .ordering_satisfy(order.iter().cloned())?;
+        Ok(satisfied.then_some(placed))
+    }
+
+    /// The most runs of any slice, if some has several.
+    fn runs_to_merge(&self) -> Option<usize> {
+        let runs = self.slices.iter().map(|slice| slice.runs.len()).max();
+        runs.filter(|&runs| runs > 1)
+    }
+}
 
 #[deny(clippy::missing_trait_methods)]
 impl DataSource for SortedScan {
@@ -36,8 +60,8 @@ impl DataSource for SortedScan {
             return internal_err!("slice {partition} of {}", self.slices.len());
         };
         Ok(Box::pin(SliceStream::try_new(
-            Arc::clone(&self.file_scan),
-            slice.clone(),
+            self.clone(),
+            slice,
             context,
         )?))
     }
@@ -53,7 +77,7 @@ impl DataSource for SortedScan {
 
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let slices = self.slices.len();
-        let units = self.slices.iter().map(Vec::len).sum::<usize>();
+        let units = self.units.len();
         let order: Vec<_> = self.orderings().iter().map(|order| show(order)).collect();
         let order = order.join("], [");
         match t {
@@ -63,12 +87,24 @@ impl DataSource for SortedScan {
                     "SortedScan: slices={slices}, units={units}, order=[{order}], "
                 )?;
                 write!(f, "{}, ", self.grouping)?;
+                if let Some(runs) = self.runs_to_merge() {
+                    write!(f, "runs={runs}, ")?;
+                }
+                if self.reversed {
+                    f.write_str("reversed, ")?;
+                }
             }
             DisplayFormatType::TreeRender => {
                 writeln!(f, "slices={slices}")?;
                 writeln!(f, "units={units}")?;
                 writeln!(f, "order=[{order}]")?;
                 writeln!(f, "{}", self.grouping)?;
+                if let Some(runs) = self.runs_to_merge() {
+                    writeln!(f, "runs={runs}")?;
+                }
+                if self.reversed {
+                    writeln!(f, "reversed")?;
+                }
             }
         }
         DataSource::fmt_as(&self.as_unordered_file_scan(), t, f)
@@ -85,8 +121,11 @@ impl DataSource for SortedScan {
         output_ordering: Option<LexOrdering>,
     ) -> Result<Option<Arc<dyn DataSource>>> {
         let declared = matches!(self.grouping, Grouping::Declared(_));
-        let joined = self.slices.iter().any(|slice| slice.len() > 1);
-        if declared || joined || !self.ranges_are_runs() {
+        let joined = self
+            .slices
+            .iter()
+            .any(|slice| slice.runs.concat().len() > 1);
+        if declared || joined || self.reversed || !self.ranges_are_runs() {
             return Ok(None);
         }
         let repartitioned = self.file_scan.repartitioned(
@@ -103,7 +142,11 @@ impl DataSource for SortedScan {
         }
         let ranges = groups.into_iter().flat_map(FileGroup::into_inner).collect();
         let units = self.ranges_in_order(ranges)?;
-        let slices = (0..units.len()).map(|unit| vec![unit]).collect();
+        let slices = (0..units.len())
+            .map(|unit| Slice {
+                runs: vec![vec![unit]],
+            })
+            .collect();
         Ok(Some(Arc::new(self.with_slices(units, slices))))
     }
 
@@ -116,9 +159,7 @@ impl DataSource for SortedScan {
                 .with_output_partitioning(Some(partitioning.clone()))
                 .build()
                 .output_partitioning(),
-            Grouping::Strategy { .. } | Grouping::FilePerSlice(_) => {
-                Partitioning::UnknownPartitioning(self.slices.len())
-            }
+            _ => Partitioning::UnknownPartitioning(self.slices.len()),
         }
     }
 
@@ -161,12 +202,17 @@ impl DataSource for SortedScan {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn DataSource>> {
-        let limited = self.builder().with_limit(limit).build();
-        Some(Arc::new(self.with_file_scan(limited)))
+        // The last rows of a unit are not among its first.
+        let of_unit = limit.filter(|_| !self.reversed);
+        let limited = self.builder().with_limit(of_unit).build();
+        Some(Arc::new(Self {
+            fetch: limit,
+            ..self.with_file_scan(limited)
+        }))
     }
 
     fn fetch(&self) -> Option<usize> {
-        self.file_scan.fetch()
+        self.fetch
     }
 
     fn metrics(&self) -> ExecutionPlanMetricsSet {
@@ -180,7 +226,12 @@ impl DataSource for SortedScan {
         let Some(source) = self.file_scan.try_swapping_with_projection(projection)? else {
             return Ok(None);
         };
-        Ok(Some(Arc::new(self.with_file_scan(as_file_scan(&source)?))))
+        let swapped = self.with_file_scan(as_file_scan(&source)?);
+        // A merge needs its key.
+        let loses_key = self.is_merged()
+            && swapped.merge_key().map(|key| key.ordering().len())
+                != self.merge_key().map(|key| key.ordering().len());
+        Ok((!loses_key).then(|| Arc::new(swapped) as _))
     }
 
     fn try_pushdown_filters(
@@ -195,10 +246,7 @@ impl DataSource for SortedScan {
             ));
         }
         let pushed = self.file_scan.try_pushdown_filters(filters, config)?;
-        let only_prune = pushed
-            .filters
-            .iter()
-            .any(|pushed| matches!(pushed, PushedDown::No));
+        let only_prune = some_only_prune(&pushed);
         let updated_node = match &pushed.updated_node {
             None => None,
             Some(source) => Some(Arc::new(Self {
@@ -216,25 +264,23 @@ impl DataSource for SortedScan {
         &self,
         order: &[PhysicalSortExpr],
     ) -> Result<SortOrderPushdownResult<Arc<dyn DataSource>>> {
-        let properties = self.eq_properties();
-        if properties.ordering_satisfy(order.iter().cloned())? {
+        if let Some(scan) = self.in_order(order)? {
             return Ok(SortOrderPushdownResult::Exact {
-                inner: Arc::new(self.clone()),
-            });
-        }
-        let placed = self.with_null_placement_of(order)?;
-        if placed
-            .eq_properties()
-            .ordering_satisfy(order.iter().cloned())?
-        {
-            return Ok(SortOrderPushdownResult::Exact {
-                inner: Arc::new(placed),
+                inner: Arc::new(scan),
             });
         }
         // The rows within a limit are those that come first in this order, not in another.
         if self.fetch().is_some() {
             return Ok(SortOrderPushdownResult::Unsupported);
         }
+        if let Some(scan) = self.reversed()?
+            && let Some(scan) = scan.in_order(order)?
+        {
+            return Ok(SortOrderPushdownResult::Exact {
+                inner: Arc::new(scan),
+            });
+        }
+        let properties = self.eq_properties();
         // A sort of rows that are in order of a prefix is cheap: leave it that prefix.
         for prefix in 1..order.len() {
             if properties.ordering_satisfy(order[..prefix].iter().cloned())? {

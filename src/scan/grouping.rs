@@ -15,6 +15,8 @@ pub(crate) enum Grouping {
         strategy: Strategy,
         stepped_down: Option<Arc<str>>,
     },
+    /// Slices are cut between clusters, and their runs are merged; with the reason why there is no other way.
+    Clusters(Arc<str>),
     /// They are the partitions that the table declares, and the scan has that partitioning.
     Declared(Partitioning),
     /// Each file has a slice of its own, since no bounds are known, for this reason.
@@ -22,15 +24,13 @@ pub(crate) enum Grouping {
 }
 
 impl Grouping {
-    /// Whether slice after slice is one run.
-    pub(crate) fn is_one_run(&self) -> bool {
-        matches!(
-            self,
-            Self::Strategy {
-                strategy: Strategy::Contiguous,
-                ..
-            }
-        )
+    /// Whether each slice lies wholly at or before the next.
+    pub(crate) fn is_in_key_order(&self) -> bool {
+        match self {
+            Self::Strategy { strategy, .. } => *strategy == Strategy::Contiguous,
+            Self::Clusters(_) => true,
+            Self::Declared(_) | Self::FilePerSlice(_) => false,
+        }
     }
 }
 
@@ -45,6 +45,7 @@ impl fmt::Display for Grouping {
                 strategy,
                 stepped_down: Some(why),
             } => write!(f, "strategy={strategy}, stepped_down=[{why}]"),
+            Self::Clusters(why) => write!(f, "strategy=clusters, stepped_down=[{why}]"),
             Self::Declared(_) => f.write_str("strategy=declared_partitioning"),
             Self::FilePerSlice(why) => write!(f, "strategy=file_per_slice, stepped_down=[{why}]"),
         }

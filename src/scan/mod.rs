@@ -2,16 +2,23 @@
 
 mod data_source;
 mod grouping;
+mod offer;
 mod order_display;
 mod pieces;
+mod reverse;
+mod row_groups;
 mod slice_stream;
 mod sorted_scan;
+mod unit;
 mod unordered_scan;
 
 pub(crate) use grouping::Grouping;
-pub(crate) use pieces::PieceSize;
+pub(crate) use offer::Offer;
+pub(crate) use order_display::show;
+pub(crate) use pieces::{InPieces, PieceSize};
+pub(crate) use row_groups::{are_ascending, cut_to};
 pub use sorted_scan::SortedScan;
-pub(crate) use sorted_scan::Unit;
+pub(crate) use unit::{Unit, UnitFacts, bounds_of};
 pub(crate) use unordered_scan::UnorderedScan;
 
 use std::any::Any;
@@ -20,6 +27,7 @@ use std::sync::Arc;
 use datafusion::common::{Result, internal_err};
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSource;
+use datafusion::physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
 
 /// The file scan that DataFusion made out of one of ours.
 fn as_file_scan(source: &Arc<dyn DataSource>) -> Result<FileScanConfig> {
@@ -27,4 +35,10 @@ fn as_file_scan(source: &Arc<dyn DataSource>) -> Result<FileScanConfig> {
         Some(scan) => Ok(scan.clone()),
         None => internal_err!("expected a FileScanConfig, found {source:?}"),
     }
+}
+
+/// Whether a scan keeps some filter that it does not apply to each row.
+fn some_only_prune(pushed: &FilterPushdownPropagation<Arc<dyn DataSource>>) -> bool {
+    let mut filters = pushed.filters.iter();
+    filters.any(|pushed| matches!(pushed, PushedDown::No))
 }

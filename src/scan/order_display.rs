@@ -4,7 +4,7 @@ use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_expr::expressions::Column;
 
 /// An ordering as in `ORDER BY`.
-pub(super) fn show(ordering: &[PhysicalSortExpr]) -> String {
+pub(crate) fn show(ordering: &[PhysicalSortExpr]) -> String {
     let sorts: Vec<_> = ordering.iter().map(show_sort).collect();
     sorts.join(", ")
 }

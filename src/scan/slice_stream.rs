@@ -3,75 +3,50 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::vec::IntoIter;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result};
-use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSource;
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use futures::{Stream, StreamExt};
 
-/// Reads the units of a slice one after another, each opened when the one before has ended.
+use super::SortedScan;
+use super::reverse::ReversedUnit;
+use crate::layout::Slice;
+use crate::merge::{BoundedMerge, MergeKey, Part, Polled, Runs};
+
+/// Reads the units of each run of a slice one after another, each opened when it is reached, and merges the runs.
 pub(super) struct SliceStream {
-    /// A scan in which every unit is a file group of its own.
-    file_scan: Arc<FileScanConfig>,
+    merge: BoundedMerge<SliceRuns>,
     schema: SchemaRef,
-    context: Arc<TaskContext>,
-    left: IntoIter<usize>,
-    open: Option<(usize, SendableRecordBatchStream)>,
     /// The rows that may still be given, if there is a limit.
     fetch: Option<usize>,
 }
 
 impl SliceStream {
     pub(super) fn try_new(
-        file_scan: Arc<FileScanConfig>,
-        slice: Vec<usize>,
+        scan: SortedScan,
+        slice: &Slice,
         context: Arc<TaskContext>,
     ) -> Result<Self> {
-        Ok(Self {
-            schema: file_scan.projected_schema()?,
-            fetch: file_scan.limit,
-            file_scan,
+        let schema = scan.file_scan.projected_schema()?;
+        let fetch = scan.fetch;
+        let key = scan.merge_key();
+        let reservation = MemoryConsumer::new("SortedScan").register(context.memory_pool());
+        let batch_size = context.session_config().batch_size();
+        let runs = SliceRuns {
+            runs: slice.runs.iter().cloned().map(Run::new).collect(),
+            key: key.clone(),
+            scan,
             context,
-            left: slice.into_iter(),
-            open: None,
+        };
+        Ok(Self {
+            merge: BoundedMerge::try_new(runs, key, &schema, batch_size, reservation)?,
+            schema,
+            fetch,
         })
-    }
-
-    fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
-        loop {
-            if self.fetch == Some(0) {
-                return Poll::Ready(None);
-            }
-            let Some((unit, stream)) = &mut self.open else {
-                let Some(unit) = self.left.next() else {
-                    return Poll::Ready(None);
-                };
-                let stream = self
-                    .file_scan
-                    .open(unit, Arc::clone(&self.context))
-                    .map_err(|e| self.while_reading(unit, e))?;
-                self.open = Some((unit, stream));
-                continue;
-            };
-            match ready!(stream.poll_next_unpin(cx)) {
-                Some(Ok(batch)) => return Poll::Ready(Some(Ok(self.within_fetch(batch)))),
-                Some(Err(e)) => {
-                    let unit = *unit;
-                    return Poll::Ready(Some(Err(self.while_reading(unit, e))));
-                }
-                None => self.open = None,
-            }
-        }
-    }
-
-    fn while_reading(&self, unit: usize, error: DataFusionError) -> DataFusionError {
-        let files = self.file_scan.file_groups[unit].files();
-        let paths: Vec<_> = files.iter().map(|file| file.path().as_ref()).collect();
-        error.context(format!("while reading '{}'", paths.join("', '")))
     }
 
     fn within_fetch(&mut self, batch: RecordBatch) -> RecordBatch {
@@ -82,12 +57,6 @@ impl SliceStream {
         *fetch -= rows;
         batch.slice(0, rows)
     }
-
-    /// Lets go of the open unit and of those still to come.
-    fn end(&mut self) {
-        self.open = None;
-        self.left = vec![].into_iter();
-    }
 }
 
 impl Stream for SliceStream {
@@ -95,16 +64,121 @@ impl Stream for SliceStream {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        let item = ready!(this.poll_batch(cx));
-        if !matches!(item, Some(Ok(_))) || this.fetch == Some(0) {
-            this.end();
+        let batch = if this.fetch == Some(0) {
+            Ok(None)
+        } else {
+            ready!(this.merge.poll_batch(cx))
+        };
+        let batch = batch.map(|batch| batch.map(|batch| this.within_fetch(batch)));
+        if !matches!(batch, Ok(Some(_))) || this.fetch == Some(0) {
+            this.merge.end();
         }
-        Poll::Ready(item)
+        Poll::Ready(batch.transpose())
     }
 }
 
 impl RecordBatchStream for SliceStream {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
+    }
+}
+
+/// The units of a slice as runs.
+struct SliceRuns {
+    scan: SortedScan,
+    key: Option<MergeKey>,
+    context: Arc<TaskContext>,
+    runs: Vec<Run>,
+}
+
+struct Run {
+    units: Vec<usize>,
+    /// How many units have ended.
+    at: usize,
+    open: Option<UnitStream>,
+}
+
+/// The rows of a unit.
+enum UnitStream {
+    Forward(SendableRecordBatchStream),
+    Reversed(ReversedUnit),
+}
+
+impl Run {
+    fn new(units: Vec<usize>) -> Self {
+        Self {
+            units,
+            at: 0,
+            open: None,
+        }
+    }
+}
+
+impl UnitStream {
+    fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
+        match self {
+            Self::Forward(stream) => stream.poll_next_unpin(cx),
+            Self::Reversed(unit) => unit.poll_batch(cx),
+        }
+    }
+}
+
+impl SliceRuns {
+    fn open(&self, unit: usize) -> Result<UnitStream> {
+        let stream = self.scan.file_scan.open(unit, Arc::clone(&self.context))?;
+        Ok(if self.scan.reversed {
+            let pool = self.context.memory_pool();
+            let reservation = MemoryConsumer::new("SortedScan reversed").register(pool);
+            UnitStream::Reversed(ReversedUnit::new(stream, reservation))
+        } else {
+            UnitStream::Forward(stream)
+        })
+    }
+
+    fn while_reading(&self, unit: usize, error: DataFusionError) -> DataFusionError {
+        error.context(format!("while reading '{}'", self.scan.file(unit).path()))
+    }
+}
+
+impl Runs for SliceRuns {
+    fn count(&self) -> usize {
+        self.runs.len()
+    }
+
+    fn part(&self, run: usize) -> Option<Part<'_>> {
+        let run = &self.runs[run];
+        let &unit = run.units.get(run.at)?;
+        let bounds = self.scan.units[unit].bounds.as_ref();
+        Some(Part {
+            place: unit,
+            first: self.key.as_ref().and_then(|key| Some(key.first(bounds?))),
+        })
+    }
+
+    fn poll(&mut self, run: usize, cx: &mut Context<'_>) -> Poll<Result<Polled>> {
+        let Some(&unit) = self.runs[run].units.get(self.runs[run].at) else {
+            return Poll::Ready(Ok(Polled::PartEnd));
+        };
+        if self.runs[run].open.is_none() {
+            let opened = self.open(unit).map_err(|e| self.while_reading(unit, e))?;
+            self.runs[run].open = Some(opened);
+        }
+        let run = &mut self.runs[run];
+        let Some(open) = &mut run.open else {
+            return Poll::Pending;
+        };
+        Poll::Ready(match ready!(open.poll_batch(cx)) {
+            Some(Ok(batch)) => Ok(Polled::Batch(batch)),
+            Some(Err(e)) => Err(self.while_reading(unit, e)),
+            None => {
+                run.open = None;
+                run.at += 1;
+                Ok(Polled::PartEnd)
+            }
+        })
+    }
+
+    fn end(&mut self) {
+        self.runs.clear();
     }
 }

@@ -8,21 +8,14 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSource;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalSortExpr};
-use parquet::file::metadata::ParquetMetaData;
+use datafusion::physical_expr::{
+    EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr,
+};
 
 use super::grouping::Grouping;
-
-/// A unit of a scan.
-#[derive(Debug, Clone)]
-pub(crate) struct Unit {
-    /// The file, or the part of it that is read.
-    pub(crate) file: PartitionedFile,
-    /// The footer of the file, if it is Parquet.
-    pub(crate) footer: Footer,
-}
-
-type Footer = Option<Arc<ParquetMetaData>>;
+use super::unit::{Unit, UnitFacts};
+use crate::layout::{Bounds, Slice};
+use crate::merge::MergeKey;
 
 /// A [`DataSource`] whose output partitions are *slices*: sequences of units that are each read in key order.
 ///
@@ -39,20 +32,29 @@ type Footer = Option<Arc<ParquetMetaData>>;
 ///   │ 0..9 │10..19│    │20..29│30..39│    ts
 ///   └──────┴──────┘    └──────┴──────┘
 /// ```
+///
+/// Where units overlap, a slice has several runs, and is read in order by merging them. That is so only where a query
+/// has asked for the order: see [`SortOrderPushdownResult::Exact`].
+///
+/// [`SortOrderPushdownResult::Exact`]: datafusion::physical_plan::SortOrderPushdownResult::Exact
 #[derive(Debug, Clone)]
 pub struct SortedScan {
     /// Every unit a file group of its own, and the proved orderings declared.
     pub(super) file_scan: Arc<FileScanConfig>,
-    /// The footer of each unit.
-    pub(super) footers: Arc<[Footer]>,
+    /// What is known of each unit. The units are numbered in key order.
+    pub(super) units: Arc<[UnitFacts]>,
     /// The units of each slice, as indices of file groups.
-    pub(super) slices: Arc<[Vec<usize>]>,
+    pub(super) slices: Arc<[Slice]>,
     pub(super) grouping: Grouping,
     /// The indices of table columns of which it is proved that no row is NULL.
     pub(super) null_free: Arc<[usize]>,
     pub(super) read_ahead_bytes: usize,
     /// Whether some filter of the file scan only prunes, and lets rows through that do not match.
     pub(super) filters_only_prune: bool,
+    /// Whether the rows of each unit are read from the last to the first, and units are numbered likewise.
+    pub(super) reversed: bool,
+    /// How many rows of each slice are asked for at most.
+    pub(super) fetch: Option<usize>,
 }
 
 /// `scan` with each of `units` a file group of its own, and with `orderings` declared.
@@ -63,10 +65,10 @@ fn one_group_per_unit(
     scan: &FileScanConfig,
     units: Vec<Unit>,
     orderings: Vec<LexOrdering>,
-) -> (FileScanConfig, Vec<Footer>) {
-    let (groups, footers) = units
+) -> (FileScanConfig, Vec<UnitFacts>) {
+    let (groups, facts) = units
         .into_iter()
-        .map(|unit| (file_group(vec![unit.file]), unit.footer))
+        .map(|unit| (file_group(vec![unit.file]), unit.facts))
         .unzip();
     let scan = FileScanConfigBuilder::from(scan.clone())
         .with_file_groups(groups)
@@ -74,7 +76,7 @@ fn one_group_per_unit(
         .with_output_partitioning(None)
         .with_preserve_order(true)
         .build();
-    (scan, footers)
+    (scan, facts)
 }
 
 /// A file group with the statistics of its files, if they have any.
@@ -93,26 +95,28 @@ pub(super) fn file_group(files: Vec<PartitionedFile>) -> FileGroup {
 impl SortedScan {
     /// A scan of `slices` of `units`, which reads files as `scan` does.
     ///
-    /// In each slice, every one of `orderings` must hold within and across its units, and the table columns
-    /// `null_free` must have no NULL in any unit. In slices by [`Strategy::Contiguous`](crate::Strategy::Contiguous), the orderings must hold
-    /// across slices too.
+    /// In each slice, every one of `orderings` must hold within and across the units of a run, and the table columns
+    /// `null_free` must have no NULL in any unit. Where `grouping` is in key order, the orderings must hold across
+    /// slices too. Where a slice has several runs, there is one ordering, of columns that `scan` projects.
     pub(crate) fn new(
         scan: &FileScanConfig,
         units: Vec<Unit>,
-        slices: Vec<Vec<usize>>,
+        slices: Vec<Slice>,
         orderings: Vec<LexOrdering>,
         null_free: Vec<usize>,
         grouping: Grouping,
     ) -> Self {
-        let (file_scan, footers) = one_group_per_unit(scan, units, orderings);
+        let (file_scan, facts) = one_group_per_unit(scan, units, orderings);
         Self {
+            fetch: file_scan.limit,
             file_scan: Arc::new(file_scan),
-            footers: footers.into(),
+            units: facts.into(),
             slices: slices.into(),
             grouping,
             null_free: null_free.into(),
             filters_only_prune: false,
             read_ahead_bytes: 0,
+            reversed: false,
         }
     }
 
@@ -126,20 +130,62 @@ impl SortedScan {
         self.read_ahead_bytes
     }
 
+    /// This scan, whose filters may only prune.
+    pub(crate) fn with_filters_only_prune(mut self, only_prune: bool) -> Self {
+        self.filters_only_prune = only_prune;
+        self
+    }
+
     /// The same scan of other units in other slices.
-    pub(super) fn with_slices(&self, units: Vec<Unit>, slices: Vec<Vec<usize>>) -> Self {
+    pub(super) fn with_slices(&self, units: Vec<Unit>, slices: Vec<Slice>) -> Self {
         let orderings = self.orderings().to_vec();
-        let (file_scan, footers) = one_group_per_unit(&self.file_scan, units, orderings);
+        let (file_scan, facts) = one_group_per_unit(&self.file_scan, units, orderings);
         Self {
-            footers: footers.into(),
+            units: facts.into(),
             slices: slices.into(),
             ..self.with_file_scan(file_scan)
         }
     }
 
-    /// Whether slice after slice is in each of the declared orderings, as a whole.
-    pub(crate) fn is_one_run(&self) -> bool {
-        self.grouping.is_one_run()
+    /// Whether each slice lies wholly at or before the next.
+    pub(crate) fn is_in_key_order(&self) -> bool {
+        self.grouping.is_in_key_order()
+    }
+
+    /// Whether some slice has several runs.
+    pub(super) fn is_merged(&self) -> bool {
+        self.slices.iter().any(|slice| slice.runs.len() > 1)
+    }
+
+    /// The first of the orderings as far as its columns are projected, to merge units or slices by.
+    pub(crate) fn merge_key(&self) -> Option<MergeKey> {
+        let projection = self.file_scan.file_source().projection();
+        let projected = |sort: &PhysicalSortExpr| {
+            let Some(projection) = projection else {
+                return Some(sort.clone());
+            };
+            let column = sort.expr.downcast_ref::<Column>()?.index();
+            let same = |expr: &Arc<dyn PhysicalExpr>| {
+                expr.downcast_ref::<Column>()
+                    .is_some_and(|other| other.index() == column)
+            };
+            let index = projection
+                .iter()
+                .position(|projected| same(&projected.expr))?;
+            let name = &projection.as_ref()[index].alias;
+            Some(PhysicalSortExpr::new(
+                Arc::new(Column::new(name, index)),
+                sort.options,
+            ))
+        };
+        let ordering = self.orderings().first()?.iter().map_while(projected);
+        Some(MergeKey::new(LexOrdering::new(ordering)?, self.reversed))
+    }
+
+    /// Where the keys of the first units of a slice's first run lie: none of its rows come before.
+    pub(crate) fn first_bounds(&self, slice: usize) -> Option<Bounds> {
+        let first = *self.slices.get(slice)?.runs.first()?.first()?;
+        self.units[first].bounds.clone()
     }
 
     /// The number of slices, which are the output partitions.
@@ -147,12 +193,12 @@ impl SortedScan {
         self.slices.len()
     }
 
-    /// The files of each slice, in the order they are read.
+    /// The files of each slice, in the order they are read, or if it has several runs, run after run.
     pub fn slices(&self) -> impl Iterator<Item = impl Iterator<Item = &PartitionedFile>> {
         let files = |unit: &usize| self.file_scan.file_groups[*unit].iter();
         self.slices
             .iter()
-            .map(move |slice| slice.iter().flat_map(files))
+            .map(move |slice| slice.runs.iter().flatten().flat_map(files))
     }
 
     /// The orderings that are declared, in terms of the table's columns.
@@ -179,9 +225,10 @@ impl SortedScan {
             .collect();
         let partitioning = match &self.grouping {
             Grouping::Declared(partitioning) => Some(partitioning.clone()),
-            Grouping::Strategy { .. } | Grouping::FilePerSlice(_) => None,
+            _ => None,
         };
         self.builder()
+            .with_limit(self.fetch)
             .with_file_groups(groups)
             .with_output_ordering(vec![])
             .with_output_partitioning(partitioning)
@@ -210,7 +257,9 @@ impl SortedScan {
             return internal_err!("slice {slice} of {}", self.slices.len());
         };
         let units = units
+            .runs
             .iter()
+            .flatten()
             .map(|&unit| self.file_scan.partition_statistics(Some(unit)))
             .collect::<Result<Vec<_>>>()?;
         let schema = self.file_scan.projected_schema()?;

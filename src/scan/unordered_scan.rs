@@ -19,13 +19,21 @@ use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 
+use super::offer::Offer;
+use super::order_display::show;
+use super::{as_file_scan, some_only_prune};
+
 /// A [`FileScanConfig`] that `EXPLAIN` shows with the reason why its files are in no order.
 ///
-/// All else is the file scan's own.
+/// All else is the file scan's own, but that a query may take up the order that is offered.
 #[derive(Debug, Clone)]
 pub(crate) struct UnorderedScan {
     files: Arc<dyn DataSource>,
     why: Arc<str>,
+    /// The order that it can be put into when a query asks for it.
+    offer: Option<Arc<Offer>>,
+    /// See [`SortedScan`](super::SortedScan).
+    filters_only_prune: bool,
 }
 
 impl UnorderedScan {
@@ -33,13 +41,20 @@ impl UnorderedScan {
         Self {
             files: Arc::new(files),
             why,
+            offer: None,
+            filters_only_prune: false,
         }
+    }
+
+    pub(crate) fn with_offer(mut self, offer: Arc<Offer>) -> Self {
+        self.offer = Some(offer);
+        self
     }
 
     fn with_files(&self, files: Arc<dyn DataSource>) -> Arc<dyn DataSource> {
         Arc::new(Self {
             files,
-            why: Arc::clone(&self.why),
+            ..self.clone()
         })
     }
 }
@@ -66,8 +81,16 @@ impl DataSource for UnorderedScan {
         match t {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 write!(f, "UnorderedScan: why=[{}], ", self.why)?;
+                if let Some(offer) = &self.offer {
+                    write!(f, "on_demand=[{}], ", show(&offer.ordering))?;
+                }
             }
-            DisplayFormatType::TreeRender => writeln!(f, "unordered={}", self.why)?,
+            DisplayFormatType::TreeRender => {
+                writeln!(f, "unordered={}", self.why)?;
+                if let Some(offer) = &self.offer {
+                    writeln!(f, "on_demand=[{}]", show(&offer.ordering))?;
+                }
+            }
         }
         self.files.fmt_as(t, f)
     }
@@ -130,9 +153,16 @@ impl DataSource for UnorderedScan {
         config: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn DataSource>>> {
         let pushed = self.files.try_pushdown_filters(filters, config)?;
+        let only_prune = some_only_prune(&pushed);
         Ok(FilterPushdownPropagation {
             filters: pushed.filters,
-            updated_node: pushed.updated_node.map(|files| self.with_files(files)),
+            updated_node: pushed.updated_node.map(|files| {
+                Arc::new(Self {
+                    files,
+                    filters_only_prune: self.filters_only_prune || only_prune,
+                    ..self.clone()
+                }) as _
+            }),
         })
     }
 
@@ -140,10 +170,25 @@ impl DataSource for UnorderedScan {
         &self,
         order: &[PhysicalSortExpr],
     ) -> Result<SortOrderPushdownResult<Arc<dyn DataSource>>> {
-        Ok(self
-            .files
-            .try_pushdown_sort(order)?
-            .map(|files| self.with_files(files)))
+        // The rows within a limit are not those that come first in this order.
+        if let Some(offer) = self.offer.as_ref().filter(|_| self.fetch().is_none())
+            && let Some(sorted) = offer.take_up(&as_file_scan(&self.files)?)?
+        {
+            let sorted = sorted.with_filters_only_prune(self.filters_only_prune);
+            let pushed = sorted.try_pushdown_sort(order)?;
+            if matches!(pushed, SortOrderPushdownResult::Exact { .. }) {
+                return Ok(pushed);
+            }
+        }
+        // What reads files in an order of its own cannot be put into that of the offer any more.
+        let without_offer = |files| {
+            Arc::new(Self {
+                files,
+                offer: None,
+                ..self.clone()
+            }) as _
+        };
+        Ok(self.files.try_pushdown_sort(order)?.map(without_offer))
     }
 
     fn with_preserve_order(&self, preserve_order: bool) -> Option<Arc<dyn DataSource>> {

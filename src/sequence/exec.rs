@@ -1,12 +1,11 @@
 //! The plan node of a sequence.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::common::{DataFusionError, Result, Statistics, internal_err};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{LexOrdering, OrderingRequirements, Partitioning, PhysicalExpr};
@@ -24,12 +23,16 @@ use datafusion::physical_plan::{
     PlanProperties, ReplaceChildrenOptions, StatisticsArgs, apply_expression_roots,
 };
 
+use super::Overlap;
+use super::inputs::Inputs;
 use super::read_ahead::ReadAhead;
 use super::stream::SequenceStream;
+use crate::merge::BoundedMerge;
 
 /// Emits the partitions of its input one after another, in order, without a comparison of rows.
 ///
-/// It takes the place of a `SortPreservingMergeExec` over partitions that each lie wholly at or before the next. The
+/// It takes the place of a `SortPreservingMergeExec` over partitions that each lie wholly at or before the next. Where
+/// they overlap, they are in several runs, and rows are compared in the stretches in which runs overlap. The
 /// partitions that come next are read ahead by tasks of their own, up to `target_partitions` of them at a time, and
 /// their batches are buffered under one budget of bytes (`sorted_listing.read_ahead_bytes`), which is registered with
 /// the memory pool. Where that refuses, less is read ahead, down to none. The partition being emitted always makes
@@ -40,12 +43,15 @@ use super::stream::SequenceStream;
 ///   DataSourceExec: SortedScan: slices=64, …
 /// ```
 ///
-/// Metrics: `inputs_total`, `inputs_opened`, `read_ahead_peak_bytes`, besides rows and time.
+/// Metrics: `inputs_total`, `inputs_opened`, `read_ahead_peak_bytes`, and `rows_merged`, which are the rows that were
+/// copied where runs overlap, besides rows and time.
 #[derive(Debug, Clone)]
 pub struct SequenceExec {
     input: Arc<dyn ExecutionPlan>,
     /// The order of the output, as far as its columns show it.
     ordering: Option<LexOrdering>,
+    /// How partitions overlap, if they do.
+    overlap: Option<Overlap>,
     fetch: Option<usize>,
     read_ahead_bytes: usize,
     metrics: ExecutionPlanMetricsSet,
@@ -53,19 +59,22 @@ pub struct SequenceExec {
 }
 
 impl SequenceExec {
-    /// A sequence of the partitions of `input`, each of which is in `ordering` and lies wholly at or before the next.
+    /// A sequence of the partitions of `input`, each of which is in `ordering`, and lies wholly at or before the next,
+    /// or if there is an `overlap`, at or before the next of its run.
     ///
     /// This is not checked; [`SequenceSlices`](crate::SequenceSlices) proves it.
     pub(crate) fn new(
         input: Arc<dyn ExecutionPlan>,
         ordering: Option<LexOrdering>,
+        overlap: Option<Overlap>,
         fetch: Option<usize>,
         read_ahead_bytes: usize,
     ) -> Self {
-        let properties = Arc::new(Self::compute_properties(&input));
+        let properties = Arc::new(Self::compute_properties(&input, overlap.as_ref()));
         Self {
             input,
             ordering,
+            overlap,
             fetch,
             read_ahead_bytes,
             metrics: ExecutionPlanMetricsSet::new(),
@@ -78,9 +87,17 @@ impl SequenceExec {
         &self.input
     }
 
-    fn compute_properties(input: &Arc<dyn ExecutionPlan>) -> PlanProperties {
+    fn compute_properties(
+        input: &Arc<dyn ExecutionPlan>,
+        overlap: Option<&Overlap>,
+    ) -> PlanProperties {
         let mut equivalences = input.equivalence_properties().clone();
         equivalences.clear_per_partition_constants();
+        if let Some(overlap) = overlap {
+            // A merge keeps the order that it compares by, and no other that its inputs may have.
+            equivalences.clear_orderings();
+            equivalences.add_ordering(overlap.key.ordering().clone());
+        }
         PlanProperties::new(
             equivalences,
             Partitioning::UnknownPartitioning(1),
@@ -107,6 +124,9 @@ impl DisplayAs for SequenceExec {
         match t {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 write!(f, "SequenceExec: [{ordering}], inputs={inputs}")?;
+                if let Some(overlap) = &self.overlap {
+                    write!(f, ", runs={}", overlap.runs.len())?;
+                }
                 if let Some(fetch) = self.fetch {
                     write!(f, ", fetch={fetch}")?;
                 }
@@ -115,6 +135,9 @@ impl DisplayAs for SequenceExec {
             DisplayFormatType::TreeRender => {
                 writeln!(f, "order=[{ordering}]")?;
                 writeln!(f, "inputs={inputs}")?;
+                if let Some(overlap) = &self.overlap {
+                    writeln!(f, "runs={}", overlap.runs.len())?;
+                }
                 if let Some(fetch) = self.fetch {
                     writeln!(f, "limit={fetch}")?;
                 }
@@ -170,7 +193,7 @@ impl ExecutionPlan for SequenceExec {
             options.children_properties,
             ChildrenPropertiesMode::Recompute
         ) {
-            new.properties = Arc::new(Self::compute_properties(&input));
+            new.properties = Arc::new(Self::compute_properties(&input, new.overlap.as_ref()));
         }
         new.input = input;
         Ok(Arc::new(new))
@@ -197,27 +220,33 @@ impl ExecutionPlan for SequenceExec {
         let inputs = self.inputs();
         let metrics = MetricBuilder::new(&self.metrics);
         metrics.counter("inputs_total", partition).add(inputs);
-        let reservation = MemoryConsumer::new("SequenceExec").register(context.memory_pool());
+        let consumer = |name: &str| MemoryConsumer::new(name).register(context.memory_pool());
         let peak =
             MetricBuilder::new(&self.metrics).peak_memory_usage("read_ahead_peak_bytes", partition);
-        Ok(Box::pin(cooperative(SequenceStream {
-            plan: Arc::clone(&self.input),
-            schema: self.schema(),
+        let read_ahead = ReadAhead::new(
+            self.read_ahead_bytes,
             inputs,
-            next: 0,
-            open: VecDeque::new(),
-            window: context.session_config().target_partitions(),
-            running: Arc::default(),
-            read_ahead: Arc::new(ReadAhead::new(
-                self.read_ahead_bytes,
-                inputs,
-                reservation,
-                peak,
-            )),
-            fetch: self.fetch,
-            opened: MetricBuilder::new(&self.metrics).counter("inputs_opened", partition),
-            baseline: BaselineMetrics::new(&self.metrics, partition),
+            consumer("SequenceExec"),
+            peak,
+        );
+        let merging = consumer("SequenceExec merge");
+        let batch_size = context.session_config().batch_size();
+        let inputs = Inputs::new(
+            Arc::clone(&self.input),
             context,
+            self.overlap.as_ref(),
+            read_ahead,
+            self.fetch,
+            MetricBuilder::new(&self.metrics).counter("inputs_opened", partition),
+        );
+        let key = self.overlap.as_ref().map(|overlap| overlap.key.clone());
+        let schema = self.schema();
+        Ok(Box::pin(cooperative(SequenceStream {
+            merge: BoundedMerge::try_new(inputs, key, &schema, batch_size, merging)?,
+            schema,
+            fetch: self.fetch,
+            rows_merged: MetricBuilder::new(&self.metrics).counter("rows_merged", partition),
+            baseline: BaselineMetrics::new(&self.metrics, partition),
         })))
     }
 
@@ -264,17 +293,29 @@ impl ExecutionPlan for SequenceExec {
         if projection.expr().len() >= self.schema().fields().len() {
             return Ok(None);
         }
+        let projected = |ordering: &LexOrdering| {
+            let updated = update_ordering(ordering.clone(), projection.expr())?;
+            Ok::<_, DataFusionError>(updated.filter(|updated| updated.len() == ordering.len()))
+        };
         let ordering = match &self.ordering {
             None => None,
-            Some(ordering) => match update_ordering(ordering.clone(), projection.expr())? {
+            Some(ordering) => match projected(ordering)? {
                 None => return Ok(None),
                 ordering => ordering,
+            },
+        };
+        let overlap = match &self.overlap {
+            None => None,
+            Some(overlap) => match projected(overlap.key.ordering())? {
+                None => return Ok(None),
+                Some(ordering) => Some(overlap.with_ordering(ordering)),
             },
         };
         let input = make_with_child(projection, &self.input)?;
         Ok(Some(Arc::new(Self::new(
             input,
             ordering,
+            overlap,
             self.fetch,
             self.read_ahead_bytes,
         ))))

@@ -1,7 +1,36 @@
-//! Sorted output without a comparison of rows: input partitions one after another, read ahead.
+//! Sorted output of the partitions of a plan, read ahead: one after another, and merged where they overlap.
 
 mod exec;
+mod inputs;
 mod read_ahead;
 mod stream;
 
+use std::sync::Arc;
+
+use datafusion::physical_expr::LexOrdering;
+
 pub use exec::SequenceExec;
+
+use crate::layout::Bounds;
+use crate::merge::MergeKey;
+
+/// How the partitions of a plan overlap.
+#[derive(Debug, Clone)]
+pub(crate) struct Overlap {
+    /// What rows are compared by.
+    pub(crate) key: MergeKey,
+    /// The partitions of each run, in order.
+    pub(crate) runs: Arc<[Vec<usize>]>,
+    /// Where the keys of each partition begin. Partitions are numbered in that order.
+    pub(crate) bounds: Arc<[Option<Bounds>]>,
+}
+
+impl Overlap {
+    /// The same, compared by other expressions of the same values.
+    fn with_ordering(&self, ordering: LexOrdering) -> Self {
+        Self {
+            key: self.key.with_ordering(ordering),
+            ..self.clone()
+        }
+    }
+}

@@ -8,20 +8,20 @@ use tokio::sync::Notify;
 
 /// How much may be buffered, and what is.
 ///
-/// Batches of the input that is being emitted are always let in one at a time, whatever the budget, so that it makes
+/// Batches of inputs that are needed to go on are always let in one at a time, whatever the budget, so that they make
 /// progress. All others wait for room, in the budget and in the memory pool.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
     budget: usize,
     state: Mutex<State>,
-    /// Something was taken out, or the next input is emitted.
+    /// Something was taken out, or another input is needed.
     changed: Notify,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The input that is being emitted.
-    front: usize,
+    /// Whether each input is needed to go on.
+    needed: Vec<bool>,
     /// The batches that are buffered of each input.
     batches: Vec<usize>,
     bytes: usize,
@@ -47,7 +47,7 @@ impl ReadAhead {
         Self {
             budget,
             state: Mutex::new(State {
-                front: 0,
+                needed: vec![false; inputs],
                 batches: vec![0; inputs],
                 bytes: 0,
                 reservation,
@@ -78,12 +78,12 @@ impl ReadAhead {
         }
     }
 
-    /// Whether it makes sense to read one more input: if half of the budget is left.
+    /// Whether it makes sense to read one more input: if three quarters of the budget are left.
     ///
     /// A reader begins by fetching a whole row group. That should not come on top of what is about to be emitted.
     pub(super) fn has_room(&self) -> bool {
         let state = self.state();
-        !state.refused && state.bytes < self.budget.div_ceil(2)
+        !state.refused && state.bytes < self.budget.div_ceil(4)
     }
 
     /// Gives everything back. What is released later was given back already.
@@ -94,11 +94,10 @@ impl ReadAhead {
         state.reservation.free();
     }
 
-    /// A batch of the front was taken out.
-    pub(super) fn release(&self, charge: Charge) {
+    /// A batch of `input` was taken out.
+    pub(super) fn release(&self, input: usize, charge: Charge) {
         let mut state = self.state();
-        let front = state.front;
-        state.batches[front] -= 1;
+        state.batches[input] -= 1;
         if !state.closed {
             state.bytes -= charge.0;
             state.reservation.shrink(charge.0);
@@ -107,19 +106,24 @@ impl ReadAhead {
         self.changed.notify_waiters();
     }
 
-    /// The input after the front is the front now.
+    /// Nothing can be emitted without `input` from here on.
+    pub(super) fn need(&self, input: usize) {
+        let was_needed = std::mem::replace(&mut self.state().needed[input], true);
+        if !was_needed {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// An input has ended. The memory pool may have room again.
     pub(super) fn advance(&self) {
-        let mut state = self.state();
-        state.front += 1;
-        state.refused = false;
-        drop(state);
+        self.state().refused = false;
         self.changed.notify_waiters();
     }
 }
 
 impl State {
     fn try_admit(&mut self, input: usize, bytes: usize, budget: usize) -> Option<Charge> {
-        let must_progress = input == self.front && self.batches[input] == 0;
+        let must_progress = self.needed[input] && self.batches[input] == 0;
         let charge = if self.closed || must_progress {
             Charge(0)
         } else if self.bytes + bytes > budget {

@@ -198,11 +198,32 @@ async fn overlap() {
     let ctx = Session::new(8).sorted().await;
     run(&ctx, &folder.ddl("ts")).await;
     assert_snapshot!("overlap_fits", sorted_plan(&ctx, &folder, sql).await);
+    // If there are not, they are merged where a query asks for it.
     let ctx = session_over(&folder, "ts").await;
-    assert_snapshot!("overlap", unsorted_plan(&ctx, &folder, sql).await);
+    assert_snapshot!("overlap", sorted_plan(&ctx, &folder, sql).await);
+    let desc = "SELECT ts, v FROM t WHERE v > 10 ORDER BY ts DESC LIMIT 5";
+    assert_snapshot!("overlap_desc", sorted_plan(&ctx, &folder, desc).await);
     // A query that wants no order has the plan of the stock table.
-    let plan = plan(&ctx, &folder, "SELECT v FROM t").await;
-    assert_eq!(plan.lines().count(), 1, "{plan}");
+    let unordered = plan(&ctx, &folder, "SELECT v FROM t").await;
+    assert_eq!(unordered.lines().count(), 1, "{unordered}");
+    assert!(unordered.contains("UnorderedScan: why=["), "{unordered}");
+    let aggregate = plan(&ctx, &folder, "SELECT ts, count(*) FROM t GROUP BY ts").await;
+    assert!(!aggregate.contains("ordering_mode"), "{aggregate}");
+}
+
+#[tokio::test]
+async fn too_many_runs_to_merge() {
+    let folder = Folder::new();
+    for file in 0..8 {
+        folder.write(&format!("{file}.parquet"), &event_batch(file..file + 20));
+    }
+    let ctx = Session::new(4)
+        .set("sorted_listing.max_merge_fan_in", 7)
+        .sorted()
+        .await;
+    run(&ctx, &folder.ddl("ts")).await;
+    let sql = "SELECT * FROM t ORDER BY ts";
+    assert_snapshot!("too_many_runs", unsorted_plan(&ctx, &folder, sql).await);
 }
 
 #[tokio::test]
@@ -229,7 +250,7 @@ async fn unknown_bounds() {
     assert_snapshot!("unknown_fits", sorted_plan(&ctx, &folder, sql).await);
     let ctx = Session::new(1).sorted().await;
     run(&ctx, &folder.ddl("ts")).await;
-    assert_snapshot!("unknown", unsorted_plan(&ctx, &folder, sql).await);
+    assert_snapshot!("unknown", sorted_plan(&ctx, &folder, sql).await);
 }
 
 #[tokio::test]
@@ -337,7 +358,8 @@ async fn other_formats() {
 
     let ctx = Session::new(2).sorted().await;
     run(&ctx, &ddl("")).await;
-    assert_snapshot!("csv_too_many", unsorted_plan(&ctx, &folder, sql).await);
+    assert_snapshot!("csv_merged", sorted_plan(&ctx, &folder, sql).await);
+    assert_eq!(rows(&ctx, sql).await.join(" "), "0 1 2 2 3 3 4 4 5 5 6 7");
 
     // One file in byte ranges is in order in each of them.
     let ctx = Session::new(4)

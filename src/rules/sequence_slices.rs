@@ -5,21 +5,15 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::buffer::BufferExec;
-use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::limit::LocalLimitExec;
-use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion::physical_plan::{
-    ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary,
-};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
-use crate::scan::{PieceSize, SortedScan};
-use crate::sequence::SequenceExec;
+use super::chain::Chain;
+use crate::scan::{InPieces, PieceSize, SortedScan};
+use crate::sequence::{Overlap, SequenceExec};
 
 /// Reads slices that are one run as a [`SequenceExec`] of small pieces, in place of a merge.
 ///
@@ -110,10 +104,10 @@ impl Sequencer {
             Some(buffer) => buffer.input(),
             None => merge.input(),
         };
-        let Some(chain) = Chain::below(below) else {
+        let Some((chain, scan)) = sorted(below) else {
             return Ok(None);
         };
-        // Everything that is known of the order below comes from the scan, whose orderings hold across its slices.
+        // Everything that is known of the order below comes from the scan.
         let in_order = merge
             .input()
             .equivalence_properties()
@@ -127,12 +121,22 @@ impl Sequencer {
         if !in_order || !limited_above {
             return Ok(None);
         }
-        let input = match self.pieces(chain.scan)? {
-            Some(pieces) => chain.over(pieces)?,
-            None => chain.over(chain.scan.clone())?,
-        };
-        let ordering = Some(merge.expr().clone());
-        Ok(Some(chain.sequence(input, ordering, merge.fetch())))
+        let ordering = merge.expr().clone();
+        match self.pieces(scan)? {
+            Some(pieces) => in_sequence(&chain, pieces, Some(ordering), merge.fetch()),
+            // Each slice lies wholly at or before the next, and merges its own runs, if it has several.
+            None if scan.is_in_key_order() => {
+                let input = chain.over(Arc::clone(chain.source))?;
+                Ok(Some(Arc::new(SequenceExec::new(
+                    input,
+                    Some(ordering),
+                    None,
+                    merge.fetch(),
+                    scan.read_ahead_bytes(),
+                ))))
+            }
+            None => Ok(None),
+        }
     }
 
     /// One slice is one partition already, and gains only where it is cut.
@@ -140,22 +144,21 @@ impl Sequencer {
         &self,
         plan: &Arc<dyn ExecutionPlan>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let Some(chain) = Chain::below(plan) else {
+        let Some((chain, scan)) = sorted(plan) else {
             return Ok(None);
         };
         // Then the limit has to stay below the filter: the sequence goes in between, when the walk comes there.
         if chain.filters_limited_rows {
             return Ok(None);
         }
-        let Some(pieces) = self.pieces(chain.scan)? else {
+        let Some(pieces) = self.pieces(scan)? else {
             return Ok(None);
         };
-        let input = chain.over(pieces)?;
         let ordering = plan.output_ordering().cloned();
-        Ok(Some(chain.sequence(input, ordering, chain.fetch)))
+        in_sequence(&chain, pieces, ordering, chain.fetch)
     }
 
-    fn pieces(&self, scan: &SortedScan) -> Result<Option<SortedScan>> {
+    fn pieces(&self, scan: &SortedScan) -> Result<Option<InPieces>> {
         if !self.may_cut || self.cores < 2 {
             return Ok(None);
         }
@@ -167,76 +170,44 @@ impl Sequencer {
     }
 }
 
-/// Nodes that keep partitions and order, above a scan whose slices are one run.
-struct Chain<'a> {
-    /// From the top.
-    nodes: Vec<&'a Arc<dyn ExecutionPlan>>,
-    scan: &'a SortedScan,
-    /// The smallest limit of any node or of the scan.
-    fetch: Option<usize>,
-    /// Whether a filter comes after a limit.
-    filters_limited_rows: bool,
+/// The chain from `plan` down to a sorted scan.
+fn sorted(plan: &Arc<dyn ExecutionPlan>) -> Option<(Chain<'_>, &SortedScan)> {
+    let chain = Chain::below(plan)?;
+    let scan = chain.source.downcast_ref::<SortedScan>()?;
+    Some((chain, scan))
 }
 
-impl<'a> Chain<'a> {
-    fn below(plan: &'a Arc<dyn ExecutionPlan>) -> Option<Self> {
-        let mut nodes = vec![];
-        let mut fetch: Option<usize> = None;
-        let mut filters_above = false;
-        let mut filters_limited_rows = false;
-        let mut limit = |limit: Option<usize>, filters_above: bool| {
-            if let Some(limit) = limit {
-                fetch = Some(fetch.map_or(limit, |fetch| fetch.min(limit)));
-                filters_limited_rows |= filters_above;
-            }
+/// A sequence of `pieces` in `ordering`, below the nodes of `chain`; `None` if they cannot be put into it.
+fn in_sequence(
+    chain: &Chain<'_>,
+    pieces: InPieces,
+    ordering: Option<LexOrdering>,
+    fetch: Option<usize>,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let InPieces { scan, runs } = pieces;
+    let overlap = if runs.len() > 1 {
+        // The columns that the nodes let through.
+        let Some(key) = scan.merge_key() else {
+            return Ok(None);
         };
-        let mut plan = plan;
-        loop {
-            if let Some(exec) = plan.downcast_ref::<DataSourceExec>() {
-                let scan = exec.data_source().downcast_ref::<SortedScan>()?;
-                limit(exec.fetch(), filters_above);
-                return scan.is_one_run().then_some(Self {
-                    nodes,
-                    scan,
-                    fetch,
-                    filters_limited_rows,
-                });
-            }
-            // A filter limits what it lets through.
-            limit(plan.fetch(), filters_above);
-            if plan.is::<FilterExec>() {
-                filters_above = true;
-            } else if !(plan.is::<ProjectionExec>()
-                || plan.is::<CooperativeExec>()
-                || plan.is::<LocalLimitExec>())
-            {
-                return None;
-            }
-            nodes.push(plan);
-            let [input] = plan.children()[..] else {
-                return None;
-            };
-            plan = input;
-        }
-    }
-
-    /// A sequence of `input`, which is this chain over some scan.
-    fn sequence(
-        &self,
-        input: Arc<dyn ExecutionPlan>,
-        ordering: Option<LexOrdering>,
-        fetch: Option<usize>,
-    ) -> Arc<dyn ExecutionPlan> {
-        let read_ahead_bytes = self.scan.read_ahead_bytes();
-        Arc::new(SequenceExec::new(input, ordering, fetch, read_ahead_bytes))
-    }
-
-    /// The nodes above another scan.
-    fn over(&self, scan: SortedScan) -> Result<Arc<dyn ExecutionPlan>> {
-        let mut plan: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(scan);
-        for node in self.nodes.iter().rev() {
-            plan = replace_children_if_necessary(Arc::clone(node), vec![plan])?;
-        }
-        Ok(plan)
-    }
+        let Some(by) = chain.up(key.ordering()) else {
+            return Ok(None);
+        };
+        Some(Overlap {
+            key: key.with_ordering(by),
+            runs: runs.into(),
+            bounds: (0..scan.slice_count())
+                .map(|slice| scan.first_bounds(slice))
+                .collect(),
+        })
+    } else {
+        None
+    };
+    let read_ahead_bytes = scan.read_ahead_bytes();
+    let input = chain.over(Arc::new(scan))?;
+    let sequence = SequenceExec::new(input, ordering.clone(), overlap, fetch, read_ahead_bytes);
+    // A merge is in the order that it compares by alone.
+    let properties = sequence.properties().equivalence_properties();
+    let in_order = properties.ordering_satisfy(ordering.into_iter().flatten())?;
+    Ok(in_order.then(|| Arc::new(sequence) as _))
 }

@@ -1,0 +1,118 @@
+//! Keys and the bounds of units.
+
+use std::cmp::Ordering;
+
+/// A sort key in arrow's row format, whose byte order is the declared sort order, with NULL and NaN in their places.
+/// So comparing keys is comparing bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct Key {
+    bytes: Box<[u8]>,
+    /// Where each column ends. In one key order, equal bytes have equal ends.
+    ends: Box<[u32]>,
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Key {}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.bytes.cmp(&other.bytes)
+    }
+}
+
+impl Key {
+    /// The key whose columns are `columns`, each in row format. Those of a row follow upon one another.
+    pub(crate) fn new<'a>(columns: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut bytes = vec![];
+        let mut ends = vec![];
+        for column in columns {
+            bytes.extend_from_slice(column);
+            ends.push(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+        }
+        Self {
+            bytes: bytes.into(),
+            ends: ends.into(),
+        }
+    }
+
+    /// How many columns the key has.
+    pub(crate) fn columns(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The first `columns` columns of the key, as bytes.
+    pub(crate) fn prefix(&self, columns: usize) -> &[u8] {
+        match columns.checked_sub(1).map(|last| self.ends.get(last)) {
+            None => &[],
+            Some(Some(&end)) => self.bytes.get(..end as usize).unwrap_or(&self.bytes),
+            Some(None) => &self.bytes,
+        }
+    }
+}
+
+/// An outer bound of the sort keys of a unit: every row's key lies in `[lower, upper]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(super) lower: Key,
+    pub(super) upper: Key,
+}
+
+impl Bounds {
+    /// The bounds `[lower, upper]`, or `None` if they contradict each other.
+    pub(crate) fn try_new(lower: Key, upper: Key) -> Option<Self> {
+        (lower <= upper).then_some(Self { lower, upper })
+    }
+
+    pub(crate) fn lower(&self) -> &Key {
+        &self.lower
+    }
+
+    pub(crate) fn upper(&self) -> &Key {
+        &self.upper
+    }
+
+    /// Whether reading `self` and then `other` is in order. Touching is enough for that.
+    pub(crate) fn ends_before(&self, other: &Self) -> bool {
+        self.upper <= other.lower
+    }
+
+    /// The smallest bounds around both.
+    pub(crate) fn union(self, other: Self) -> Self {
+        Self {
+            lower: self.lower.min(other.lower),
+            upper: self.upper.max(other.upper),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_knows_its_columns() {
+        let key = Key::new([&b"ab"[..], b"", b"c"]);
+        assert_eq!(key.prefix(0), b"");
+        assert_eq!(key.prefix(1), b"ab");
+        assert_eq!(key.prefix(3), b"abc");
+        assert_eq!(key.prefix(9), b"abc");
+    }
+
+    #[test]
+    fn bounds_do_not_contradict_themselves() {
+        let key = |bytes: &[u8]| Key::new([bytes]);
+        assert_eq!(Bounds::try_new(key(b"b"), key(b"a")), None);
+        assert!(Bounds::try_new(key(b"a"), key(b"a")).is_some());
+    }
+}

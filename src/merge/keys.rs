@@ -1,0 +1,204 @@
+//! The keys of rows, as they are compared.
+
+use std::cmp::Ordering;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::SortOptions;
+use arrow::datatypes::Schema;
+use arrow::row::{RowConverter, Rows, SortField};
+use datafusion::common::Result;
+use datafusion::physical_expr::LexOrdering;
+
+use crate::layout::Bounds;
+
+/// How rows of a merge are compared: by the first columns of a sort key, in its order or in the reverse.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MergeKey {
+    /// The order of the output, by columns of its batches.
+    ordering: LexOrdering,
+    /// Whether that is the reverse of the order that bounds are in.
+    reversed: bool,
+}
+
+impl MergeKey {
+    pub(crate) fn new(ordering: LexOrdering, reversed: bool) -> Self {
+        Self { ordering, reversed }
+    }
+
+    /// The same key by other columns.
+    pub(crate) fn with_ordering(&self, ordering: LexOrdering) -> Self {
+        Self {
+            ordering,
+            reversed: self.reversed,
+        }
+    }
+
+    pub(crate) fn ordering(&self) -> &LexOrdering {
+        &self.ordering
+    }
+
+    /// The key that no row within `bounds` comes before, as far as it goes.
+    pub(crate) fn first<'a>(&self, bounds: &'a Bounds) -> &'a [u8] {
+        let key = if self.reversed {
+            bounds.upper()
+        } else {
+            bounds.lower()
+        };
+        key.prefix(self.ordering.len())
+    }
+}
+
+/// Gives the keys of rows, in the format of bounds.
+#[derive(Debug)]
+pub(super) struct Keys {
+    key: MergeKey,
+    converter: RowConverter,
+}
+
+/// A key with its first bytes at hand, which are mostly enough to compare it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyRef<'a> {
+    prefix: u128,
+    bytes: &'a [u8],
+    reversed: bool,
+}
+
+/// A [`KeyRef`] of its own.
+#[derive(Debug, Clone)]
+pub(super) struct KeyBuf {
+    prefix: u128,
+    bytes: Box<[u8]>,
+    reversed: bool,
+}
+
+/// The keys of all rows of a batch.
+#[derive(Debug)]
+pub(super) struct BatchKeys {
+    rows: Rows,
+    prefixes: Vec<u128>,
+    reversed: bool,
+}
+
+impl Keys {
+    pub(super) fn try_new(key: MergeKey, schema: &Schema) -> Result<Self> {
+        let fields = key
+            .ordering
+            .iter()
+            .map(|sort| {
+                // Bounds are in the order that was declared.
+                let options = if key.reversed {
+                    reverse(sort.options)
+                } else {
+                    sort.options
+                };
+                Ok(SortField::new_with_options(
+                    sort.expr.data_type(schema)?,
+                    options,
+                ))
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            converter: RowConverter::new(fields)?,
+            key,
+        })
+    }
+
+    /// The key of a bound.
+    pub(super) fn of_bound(&self, bytes: &[u8]) -> KeyBuf {
+        KeyRef::new(bytes, self.key.reversed).to_owned()
+    }
+
+    /// The columns of the keys of `batch`.
+    pub(super) fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        let sorts = self.key.ordering.iter();
+        sorts
+            .map(|sort| sort.expr.evaluate(batch)?.into_array(batch.num_rows()))
+            .collect()
+    }
+
+    /// The key of one row.
+    pub(super) fn of_row(&self, columns: &[ArrayRef], row: usize) -> Result<KeyBuf> {
+        let columns: Vec<_> = columns.iter().map(|column| column.slice(row, 1)).collect();
+        let rows = self.converter.convert_columns(&columns)?;
+        Ok(self.of_bound(rows.row(0).data()))
+    }
+
+    /// The keys of all rows.
+    pub(super) fn of_batch(&self, columns: &[ArrayRef]) -> Result<BatchKeys> {
+        let rows = self.converter.convert_columns(columns)?;
+        let reversed = self.key.reversed;
+        let prefixes = rows
+            .iter()
+            .map(|row| prefix(row.data(), reversed))
+            .collect();
+        Ok(BatchKeys {
+            rows,
+            prefixes,
+            reversed,
+        })
+    }
+}
+
+/// The full reversal of a column's order.
+pub(crate) fn reverse(options: SortOptions) -> SortOptions {
+    SortOptions::new(!options.descending, !options.nulls_first)
+}
+
+/// The first 16 bytes as a number in key order. No key is the beginning of another, so that zeros may fill it up.
+fn prefix(bytes: &[u8], reversed: bool) -> u128 {
+    let mut first = [0; 16];
+    let len = bytes.len().min(16);
+    first[..len].copy_from_slice(&bytes[..len]);
+    let prefix = u128::from_be_bytes(first);
+    if reversed { !prefix } else { prefix }
+}
+
+impl<'a> KeyRef<'a> {
+    fn new(bytes: &'a [u8], reversed: bool) -> Self {
+        Self {
+            prefix: prefix(bytes, reversed),
+            bytes,
+            reversed,
+        }
+    }
+
+    pub(super) fn to_owned(self) -> KeyBuf {
+        KeyBuf {
+            prefix: self.prefix,
+            bytes: self.bytes.into(),
+            reversed: self.reversed,
+        }
+    }
+
+    /// Which of two keys of one merge comes first.
+    pub(super) fn cmp(self, other: KeyRef<'_>) -> Ordering {
+        self.prefix.cmp(&other.prefix).then_with(|| {
+            let order = self.bytes.cmp(other.bytes);
+            if self.reversed {
+                order.reverse()
+            } else {
+                order
+            }
+        })
+    }
+}
+
+impl KeyBuf {
+    pub(super) fn as_ref(&self) -> KeyRef<'_> {
+        KeyRef {
+            prefix: self.prefix,
+            bytes: &self.bytes,
+            reversed: self.reversed,
+        }
+    }
+}
+
+impl BatchKeys {
+    pub(super) fn get(&self, row: usize) -> KeyRef<'_> {
+        KeyRef {
+            prefix: self.prefixes[row],
+            bytes: self.rows.row(row).data(),
+            reversed: self.reversed,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! An order on demand.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::physical_expr::LexOrdering;
+
+use super::grouping::Grouping;
+use super::sorted_scan::SortedScan;
+use super::unit::Unit;
+use crate::layout::{self, Slice, slices_of_clusters};
+
+/// The order that a scan of overlapping units can be put into by merging them, which costs something, so that it is
+/// done only where a query asks for it.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    /// In key order.
+    pub(crate) units: Vec<Unit>,
+    /// The same units, as the layout sees them.
+    pub(crate) layout: Vec<layout::Unit>,
+    /// The order of units and rows.
+    pub(crate) ordering: LexOrdering,
+    /// Orders that follow from it.
+    pub(crate) further: Vec<LexOrdering>,
+    pub(crate) null_free: Vec<usize>,
+    /// Why the order cannot be had for free.
+    pub(crate) why: Arc<str>,
+    pub(crate) read_ahead_bytes: usize,
+}
+
+impl Offer {
+    /// The files of `scan` in order, in as many slices as it has partitions; `None` if it projects no column of the
+    /// ordering. The order ends before the first of its columns that is not projected.
+    pub(super) fn take_up(&self, scan: &FileScanConfig) -> Result<Option<SortedScan>> {
+        let partitions = scan.file_groups.len();
+        let mut slices = slices_of_clusters(&self.layout, partitions);
+        // What is above has counted the partitions.
+        slices.resize(partitions.max(slices.len()), Slice { runs: vec![] });
+        let sorted = |orderings| {
+            SortedScan::new(
+                scan,
+                self.units.clone(),
+                slices.clone(),
+                orderings,
+                self.null_free.clone(),
+                Grouping::Clusters(Arc::clone(&self.why)),
+            )
+            .with_read_ahead_bytes(self.read_ahead_bytes)
+        };
+        let mut orderings = vec![self.ordering.clone()];
+        let Some(key) = sorted(orderings.clone()).merge_key() else {
+            return Ok(None);
+        };
+        let projected = key.ordering().len();
+        if projected == self.ordering.len() {
+            orderings.extend(self.further.iter().cloned());
+        } else {
+            orderings = LexOrdering::new(self.ordering[..projected].to_vec())
+                .into_iter()
+                .collect();
+        }
+        Ok(Some(sorted(orderings)))
+    }
+}

@@ -1,0 +1,201 @@
+//! Units out of files: whole ones, or runs of adjacent row groups.
+
+use std::ops::Range;
+
+use datafusion::common::Result;
+use datafusion::datasource::physical_plan::FileScanConfig;
+
+use crate::layout::{self, Bounds, Slice};
+use crate::proof::{GroupBounds, KeyFacts};
+use crate::scan::{self, UnitFacts, are_ascending, bounds_of, cut_to};
+use crate::snapshot::ListedFile;
+
+/// A file, or a part of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) file: usize,
+    /// The row groups that it is, if it is not the whole file.
+    groups: Option<Range<usize>>,
+}
+
+/// Parts of files, ready to be laid out. Those of a file follow one another.
+pub(crate) struct Parts {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) units: Vec<layout::Unit>,
+}
+
+impl Parts {
+    /// Each file whole.
+    pub(crate) fn files(files: &[ListedFile], facts: &[KeyFacts]) -> Self {
+        let whole = |file| Part { file, groups: None };
+        let parts: Vec<_> = (0..files.len()).map(whole).collect();
+        Self::new(parts, files, facts)
+    }
+
+    /// Each file cut wherever the bounds of its row groups end before those of the next begin.
+    ///
+    /// Row groups whose bounds overlap are not cut apart: the file says that they are in order, but not where the one
+    /// ends and the next begins.
+    pub(crate) fn row_groups(files: &[ListedFile], facts: &[KeyFacts]) -> Self {
+        let mut parts = vec![];
+        for (file, facts) in facts.iter().enumerate() {
+            let is_cut = files[file].file.range.is_none()
+                && files[file]
+                    .footer()
+                    .is_some_and(|footer| are_ascending(footer.row_groups()));
+            let together = |a: &GroupBounds, b: &GroupBounds| !a.bounds.ends_before(&b.bounds);
+            let runs: Vec<_> = facts.groups.chunk_by(together).collect();
+            if !is_cut || runs.len() < 2 {
+                parts.push(Part { file, groups: None });
+                continue;
+            }
+            parts.extend(runs.into_iter().map(|run| Part {
+                file,
+                groups: Some(run[0].group..run[run.len() - 1].group + 1),
+            }));
+        }
+        Self::new(parts, files, facts)
+    }
+
+    fn new(parts: Vec<Part>, files: &[ListedFile], facts: &[KeyFacts]) -> Self {
+        let follows = |index: usize| {
+            let before = index.checked_sub(1)?;
+            (parts[before].file == parts[index].file).then_some(before)
+        };
+        let units = parts
+            .iter()
+            .enumerate()
+            .map(|(index, part)| layout::Unit {
+                bounds: part.bounds(facts),
+                bytes: part.bytes(files),
+                follows: follows(index),
+            })
+            .collect();
+        Self { parts, units }
+    }
+
+    /// Whether some file is cut.
+    pub(crate) fn any_cut(&self) -> bool {
+        self.parts.iter().any(|part| part.groups.is_some())
+    }
+
+    /// Joins parts of a file that stand next to each other in a run, and numbers what there is then in key order.
+    pub(crate) fn joined(
+        self,
+        mut slices: Vec<Slice>,
+        files: &[ListedFile],
+        facts: &[KeyFacts],
+    ) -> (Self, Vec<Slice>) {
+        let mut joined: Vec<(Part, Option<Bounds>)> = vec![];
+        for run in slices.iter_mut().flat_map(|slice| &mut slice.runs) {
+            let next_in_file = |a: &usize, b: &usize| self.units[*b].follows == Some(*a);
+            let parts = run.chunk_by(next_in_file).map(|parts| {
+                let (first, last) = (parts[0], parts[parts.len() - 1]);
+                joined.push(self.join(first..last + 1, facts));
+                joined.len() - 1
+            });
+            *run = parts.collect();
+        }
+        let mut order: Vec<_> = (0..joined.len()).collect();
+        let bounds = |index: usize| {
+            let bounds = joined[index].1.as_ref();
+            bounds.map(|bounds| (bounds.lower(), bounds.upper()))
+        };
+        order.sort_by_key(|&index| bounds(index));
+        let mut place = vec![0; order.len()];
+        for (new, &old) in order.iter().enumerate() {
+            place[old] = new;
+        }
+        for unit in slices
+            .iter_mut()
+            .flat_map(|slice| slice.runs.iter_mut().flatten())
+        {
+            *unit = place[*unit];
+        }
+        let parts = order.into_iter().map(|old| joined[old].0.clone()).collect();
+        (Self::new(parts, files, facts), slices)
+    }
+
+    /// The part that adjacent parts of a file are, and its bounds.
+    fn join(&self, parts: Range<usize>, facts: &[KeyFacts]) -> (Part, Option<Bounds>) {
+        let (first, last) = (&self.parts[parts.start], &self.parts[parts.end - 1]);
+        let begins = self.units[parts.start].follows.is_none();
+        let ends = self
+            .units
+            .get(parts.end)
+            .is_none_or(|unit| unit.follows.is_none());
+        let groups = match (&first.groups, &last.groups) {
+            (Some(first), Some(last)) if !(begins && ends) => Some(first.start..last.end),
+            _ => None,
+        };
+        let part = Part {
+            file: first.file,
+            groups,
+        };
+        let bounds = part.bounds(facts);
+        (part, bounds)
+    }
+
+    /// The units of a scan.
+    pub(crate) fn scan_units(
+        &self,
+        files: &[ListedFile],
+        facts: &[KeyFacts],
+        scan: &FileScanConfig,
+    ) -> Result<Vec<scan::Unit>> {
+        let unit = |part: &Part| {
+            let facts = &facts[part.file];
+            let file = scan::Unit {
+                file: files[part.file].file.clone(),
+                facts: UnitFacts {
+                    footer: files[part.file].footer(),
+                    bounds: facts.bounds.as_ref().ok().cloned(),
+                    groups: facts.groups.clone(),
+                },
+            };
+            match &part.groups {
+                Some(groups) => cut_to(file, groups.clone(), scan),
+                None => Ok(file),
+            }
+        };
+        self.parts.iter().map(unit).collect()
+    }
+
+    /// Whether each of `runs`, in the order it has, is in the order of another key, of which `facts` are known.
+    pub(crate) fn are_runs_of(&self, runs: &[Vec<usize>], facts: &[KeyFacts]) -> bool {
+        let in_order = |pair: &[usize]| {
+            let (a, b) = (&self.parts[pair[0]], &self.parts[pair[1]]);
+            let same_file = a.file == b.file
+                && a.groups
+                    .as_ref()
+                    .zip(b.groups.as_ref())
+                    .is_some_and(|(a, b)| a.end <= b.start);
+            let bounds = a.bounds(facts).zip(b.bounds(facts));
+            same_file || bounds.is_some_and(|(a, b)| a.ends_before(&b))
+        };
+        runs.iter().flat_map(|run| run.windows(2)).all(in_order)
+    }
+}
+
+impl Part {
+    fn bounds(&self, facts: &[KeyFacts]) -> Option<Bounds> {
+        let facts = &facts[self.file];
+        let whole = || facts.bounds.as_ref().ok().cloned();
+        match &self.groups {
+            Some(groups) => bounds_of(&facts.groups, groups).or_else(whole),
+            None => whole(),
+        }
+    }
+
+    /// Its size in the file.
+    fn bytes(&self, files: &[ListedFile]) -> u64 {
+        let file = &files[self.file];
+        match (&self.groups, file.footer()) {
+            (Some(groups), Some(footer)) => footer.row_groups()[groups.clone()]
+                .iter()
+                .map(|group| u64::try_from(group.compressed_size()).unwrap_or(0))
+                .sum(),
+            _ => file.file.effective_size(),
+        }
+    }
+}
