@@ -12,6 +12,18 @@ const UP: SortOptions = SortOptions {
 };
 
 pub(crate) fn random_query(random: &mut Random, t: &Table, has_u: bool) -> Query {
+    loop {
+        let query = query(random, t, has_u);
+        // DataFusion 55.2 sorts `-0.0` before `0.0`, and compares them as equal: a TopK whose worst row has the key
+        // `0.0` leaves out those with `-0.0`.
+        let limited = query.fetch.is_some() || query.kind == Kind::Limited;
+        if !(limited && t.has_both_zeros()) {
+            return query;
+        }
+    }
+}
+
+fn query(random: &mut Random, t: &Table, has_u: bool) -> Query {
     let kind = random.weighted(&[
         (20, Kind::WholeKey),
         (8, Kind::Prefix),

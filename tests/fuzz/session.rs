@@ -24,7 +24,7 @@ const PARTITIONS: &str = "datafusion.execution.target_partitions";
 const BATCH_SIZE: &str = "datafusion.execution.batch_size";
 
 /// Options, each with its values and in how many of a hundred sessions it is set.
-const OPTIONS: [(&str, &[&str], usize); 32] = [
+const OPTIONS: [(&str, &[&str], usize); 33] = [
     (BATCH_SIZE, &["1", "2", "3", "16", "64", "1000"], 85),
     (
         "datafusion.execution.parquet.pushdown_filters",
@@ -131,6 +131,7 @@ const OPTIONS: [(&str, &[&str], usize); 32] = [
         &["0"],
         30,
     ),
+    ("sorted_listing.max_merge_fan_in", &["0", "1", "2", "5"], 25),
     ("sorted_listing.strategy", &["best_fit"], 25),
     (
         "sorted_listing.read_ahead_bytes",
