@@ -11,6 +11,7 @@ use datafusion::prelude::SessionContext;
 use object_store::memory::InMemory;
 
 use crate::compare::{Answer, difference};
+use crate::known::is_refused_upstream;
 use crate::query::Query;
 use crate::register::{Provider, register, register_rows};
 use crate::session::Session;
@@ -70,6 +71,8 @@ pub(crate) enum Outcome {
     },
     /// For want of memory, where there is little.
     OutOfMemory,
+    /// DataFusion cannot do it.
+    Refused(DataFusionError),
     Wrong(Failure),
 }
 
@@ -128,6 +131,7 @@ pub(crate) async fn check(files: &SessionContext, query: &Query, right: &Answer)
         }
         Ok(Err(panic)) => failure(FailureKind::Panic, panic.to_string(), String::new()),
         Ok(Ok(Err(e))) if is_out_of_memory(&e) => Outcome::OutOfMemory,
+        Ok(Ok(Err(e))) if is_refused_upstream(&e) => Outcome::Refused(e),
         Ok(Ok(Err(e))) => failure(FailureKind::Error, e.to_string(), String::new()),
         Ok(Ok(Ok(found))) => match difference(query, &found, right) {
             Some(what) => failure(FailureKind::Answer, what, found.to_text()),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use object_store::memory::InMemory;
 
 use crate::case::{Failure, Outcome, Tables, check, right_answer};
+use crate::known::{FOR_NAN, is_wrong_upstream};
 use crate::queries::random_query;
 use crate::query::Query;
 use crate::random::Random;
@@ -32,9 +33,12 @@ impl Batch {
         let t = Table::random(&mut random);
         let u = random.percent(30).then(|| t.sibling(&mut random));
         let sessions = (0..SESSIONS)
-            .map(|_| match Session::random(&mut random) {
-                session if t.has_nan() => session.for_nan(),
-                session => session,
+            .map(|_| {
+                let mut session = Session::random(&mut random);
+                if t.has_nan() {
+                    session.options.extend(FOR_NAN);
+                }
+                session
             })
             .collect();
         let queries = (0..QUERIES)
@@ -84,9 +88,13 @@ pub(crate) async fn run(seed: u64, provider: Provider) -> (Report, Option<Found>
                     continue;
                 }
             };
+            if is_wrong_upstream(&batch.tables.t, session, query) {
+                continue;
+            }
             match check(&files, query, right).await {
                 Outcome::Right { plan } => report.right(relation, query, &plan),
                 Outcome::OutOfMemory => report.out_of_memory += 1,
+                Outcome::Refused(e) => report.refused(&e),
                 Outcome::Wrong(failure) => {
                     report.wrong(relation, query);
                     let found = Found {

@@ -5,8 +5,11 @@
 //! `FUZZ_PLANS=text` the plans with a sort for whose reason, as the report has it, contains the text.
 
 mod case;
+mod combined;
 mod compare;
 mod fuzz;
+mod grouped;
+mod known;
 mod queries;
 mod query;
 mod random;

@@ -11,6 +11,8 @@ use crate::relation::Relation;
 #[derive(Default)]
 pub(crate) struct Report {
     cells: BTreeMap<(Relation, Kind), Cell>,
+    /// In how many plans these stand.
+    features: [usize; FEATURES.len()],
     /// Why the rows of ordered queries were sorted.
     reasons: BTreeMap<String, usize>,
     pub(crate) tables: usize,
@@ -18,6 +20,18 @@ pub(crate) struct Report {
     /// Queries that have no right answer, such as the minimum of a type that has none, by the error.
     refused: BTreeMap<String, usize>,
 }
+
+const FEATURES: [&str; 9] = [
+    "strategy=contiguous",
+    "strategy=best_fit",
+    "strategy=clusters",
+    "strategy=file_per_slice",
+    "strategy=declared",
+    "runs=",
+    "reversed",
+    "SequenceExec",
+    "UnorderedScan",
+];
 
 #[derive(Default)]
 struct Cell {
@@ -43,6 +57,9 @@ impl Report {
     pub(crate) fn add(&mut self, other: Self) {
         self.tables += other.tables;
         self.out_of_memory += other.out_of_memory;
+        for (sum, count) in self.features.iter_mut().zip(other.features) {
+            *sum += count;
+        }
         for (place, cell) in other.cells {
             let sum = self.cells.entry(place).or_default();
             sum.cases += cell.cases;
@@ -68,6 +85,9 @@ impl Report {
     pub(crate) fn right(&mut self, relation: Relation, query: &Query, plan: &str) {
         let cell = self.cells.entry((relation, query.kind)).or_default();
         cell.cases += 1;
+        for (count, feature) in self.features.iter_mut().zip(FEATURES) {
+            *count += usize::from(plan.contains(feature));
+        }
         cell.sequences += usize::from(plan.contains("SequenceExec"));
         if !query.order.is_empty() {
             cell.ordered += 1;
@@ -94,6 +114,7 @@ fn reason(query: &Query, plan: &str) -> String {
     });
     let by = match query.kind {
         Kind::WholeKey | Kind::Prefix => "ORDER BY the key",
+        Kind::Reversed => "reversed",
         _ => "other",
     };
     let Some(said) = said else {
@@ -135,6 +156,10 @@ impl fmt::Display for Report {
                 cell.sequences,
                 cell.wrong
             )?;
+        }
+        writeln!(f, "plans with:")?;
+        for (feature, count) in FEATURES.iter().zip(self.features) {
+            writeln!(f, "{count:6}  {feature}")?;
         }
         writeln!(f, "why ordered queries sort:")?;
         most_frequent_first(f, &self.reasons)?;

@@ -153,17 +153,11 @@ impl Session {
         Self { options, memory }
     }
 
-    /// For tables with NaN, of which DataFusion 55.2 knows too little, whatever the table is.
-    pub(crate) fn for_nan(mut self) -> Self {
-        self.options.extend([
-            // It prunes by minima and maxima, which leave NaN out. A file of `[NaN, 0.0]` has no row for it where
-            // `f > 0`, or below a TopK.
-            ("datafusion.execution.parquet.pruning", "false"),
-            ("datafusion.execution.parquet.enable_page_index", "false"),
-            // Its `TopKHashTable` panics when there are more NaNs than the limit of `GROUP BY f ORDER BY f LIMIT 3`.
-            ("datafusion.optimizer.enable_topk_aggregation", "false"),
-        ]);
-        self
+    /// Whether an option is set that has this name, without what is in front of it.
+    pub(crate) fn sets(&self, name: &str) -> bool {
+        self.options
+            .iter()
+            .any(|(option, _)| option.ends_with(name))
     }
 
     /// A session of DataFusion's own, in which nothing is read side by side.

@@ -70,7 +70,7 @@ async fn rerun(found: &Found, provider: Provider) -> Option<Failure> {
     let right = right_answer(&rows, &found.query).await.ok()?;
     match check(&files, &found.query, &right).await {
         Outcome::Wrong(failure) => Some(failure),
-        Outcome::Right { .. } | Outcome::OutOfMemory => None,
+        Outcome::Right { .. } | Outcome::OutOfMemory | Outcome::Refused(_) => None,
     }
 }
 
