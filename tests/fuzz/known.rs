@@ -9,11 +9,16 @@ use crate::session::Session;
 use crate::table::Table;
 
 /// Options for tables with NaN.
-pub(crate) const FOR_NAN: [(&str, &str); 3] = [
+pub(crate) const FOR_NAN: [(&str, &str); 4] = [
     // It prunes by minima and maxima, which leave NaN out. A file of `[NaN, 0.0]` has no row for it where `f > 0`, or
     // below a TopK.
     ("datafusion.execution.parquet.pruning", "false"),
     ("datafusion.execution.parquet.enable_page_index", "false"),
+    // Row groups are pruned by dynamic filters even so.
+    (
+        "datafusion.optimizer.enable_dynamic_filter_pushdown",
+        "false",
+    ),
     // Its `TopKHashTable` panics when there are more NaNs than the limit of `GROUP BY f ORDER BY f LIMIT 3`.
     ("datafusion.optimizer.enable_topk_aggregation", "false"),
 ];
