@@ -59,7 +59,7 @@ struct Line {
     order: &'static str,
 }
 
-const LINES: [Line; 6] = [
+const LINES: [Line; 12] = [
     line("disjoint", "order", "SELECT * FROM t", "ORDER BY ts"),
     line("touching", "order", "SELECT * FROM t", "ORDER BY ts"),
     line("one", "order", "SELECT * FROM t", "ORDER BY ts"),
@@ -81,6 +81,17 @@ const LINES: [Line; 6] = [
         "SELECT * FROM t",
         "ORDER BY ts LIMIT 100",
     ),
+    line("overlap", "order", "SELECT * FROM t", "ORDER BY ts"),
+    line("full", "order", "SELECT * FROM t", "ORDER BY ts"),
+    line("disjoint", "desc", "SELECT * FROM t", "ORDER BY ts DESC"),
+    line(
+        "disjoint",
+        "desc limit",
+        "SELECT * FROM t",
+        "ORDER BY ts DESC LIMIT 100",
+    ),
+    line("overlap", "no order", "SELECT * FROM t", ""),
+    line("full", "no order", "SELECT * FROM t", ""),
 ];
 
 const fn line(
@@ -202,10 +213,11 @@ struct Measured {
 }
 
 fn compare_line(title: &str, line: &Line, folder: &Path, runs: usize) -> Result<()> {
-    // The unordered scan has no LIMIT to compare with.
+    // Where there is a LIMIT, or no order, the unordered scan is nothing to compare with.
+    let compares = line.order.ends_with("ts") || line.order.ends_with("DESC");
     let engines: Vec<_> = Engine::ALL
         .into_iter()
-        .filter(|engine| line.query != "limit" || *engine != Engine::Unordered)
+        .filter(|engine| compares || *engine != Engine::Unordered)
         .collect();
     let mut measured = vec![vec![]; engines.len()];
     for round in 0..=runs {

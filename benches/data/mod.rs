@@ -20,6 +20,8 @@ const ROWS_PER_GROUP: usize = 250_000;
 ///
 /// * `disjoint`: 64 files, each its own range of `ts`, which are all distinct;
 /// * `touching`: 64 files, each of which begins at the `ts` that the one before ends at;
+/// * `overlap`: 64 files, each of which shares a tenth of its range with the one before;
+/// * `full`: 64 files, each of which covers the whole range of `ts`, which are all distinct;
 /// * `one`: one file, of row groups of a million rows.
 pub(crate) fn write_tables(folder: &Path, rows: usize) -> Result<(), Box<dyn Error>> {
     let per_file = rows.div_ceil(FILES);
@@ -31,6 +33,13 @@ pub(crate) fn write_tables(folder: &Path, rows: usize) -> Result<(), Box<dyn Err
         // The last row of a file has the time of the first of the next.
         let last = row % per_file == per_file - 1;
         (row + usize::from(last)) as i64 * 1000
+    })?;
+    write_table(&folder.join("overlap"), files(), ROWS_PER_GROUP, |row| {
+        let shared = row / per_file * (per_file / 10);
+        (row - shared) as i64 * 1000
+    })?;
+    write_table(&folder.join("full"), files(), ROWS_PER_GROUP, |row| {
+        (row % per_file * FILES + row / per_file) as i64 * 1000
     })?;
     let one = std::iter::once(0..rows);
     write_table(&folder.join("one"), one, 4 * ROWS_PER_GROUP, |row| {

@@ -100,12 +100,13 @@ enum CursorKeys {
 const GALLOP: usize = 3;
 
 impl<R: Runs> BoundedMerge<R> {
-    /// A merge of `runs` by `key`, which may be `None` if there is only one.
+    /// A merge of `runs` by `key`, which may be `None` if there is only one: its first `fetch` rows.
     pub(crate) fn try_new(
         runs: R,
         key: Option<MergeKey>,
         schema: &Schema,
         batch_size: usize,
+        fetch: Option<usize>,
         reservation: MemoryReservation,
     ) -> Result<Self> {
         let keys = match key.filter(|_| runs.count() > 1) {
@@ -117,7 +118,7 @@ impl<R: Runs> BoundedMerge<R> {
             .collect();
         Ok(Self {
             tournament: Tournament::new(heads.len(), |a, b| heads[a].is_before(&heads[b])),
-            output: Output::new(runs.count(), batch_size),
+            output: Output::new(runs.count(), batch_size, fetch),
             runs,
             heads,
             keys,
@@ -138,6 +139,11 @@ impl<R: Runs> BoundedMerge<R> {
         self.reservation.free();
     }
 
+    /// Whether all rows that were asked for have been emitted.
+    pub(crate) fn is_full(&self) -> bool {
+        self.output.is_full() && self.output.is_empty()
+    }
+
     /// The rows that were copied since the last call, because runs overlapped there.
     pub(crate) fn take_gathered(&mut self) -> usize {
         self.output.take_gathered()
@@ -148,7 +154,7 @@ impl<R: Runs> BoundedMerge<R> {
             if let Some(batch) = self.output.pop() {
                 return Poll::Ready(Ok(Some(batch)));
             }
-            if self.heads.is_empty() {
+            if self.heads.is_empty() || self.output.is_full() {
                 return Poll::Ready(Ok(None));
             }
             let run = self.tournament.winner();
@@ -157,11 +163,7 @@ impl<R: Runs> BoundedMerge<R> {
                     self.output.flush()?;
                     return Poll::Ready(Ok(self.output.pop()));
                 }
-                Head::Bound { .. } => {
-                    if let Some(batch) = ready!(self.poll_run(run, cx))? {
-                        return Poll::Ready(Ok(Some(batch)));
-                    }
-                }
+                Head::Bound { .. } => ready!(self.poll_run(run, cx))?,
                 Head::Batch(_) => self.emit(run)?,
             }
             let heads = &self.heads;
@@ -169,12 +171,12 @@ impl<R: Runs> BoundedMerge<R> {
         }
     }
 
-    /// Reads on in `run`; gives the batch if there is no other run to compare it with.
-    fn poll_run(&mut self, run: usize, cx: &mut Context<'_>) -> Poll<Result<Option<RecordBatch>>> {
+    /// Reads on in `run`. If there is no other, its batches pass.
+    fn poll_run(&mut self, run: usize, cx: &mut Context<'_>) -> Poll<Result<()>> {
         match ready!(self.runs.poll(run, cx))? {
             Polled::PartEnd => {
                 let Head::Bound { first, .. } = &mut self.heads[run] else {
-                    return Poll::Ready(Ok(None));
+                    return Poll::Ready(Ok(()));
                 };
                 let floor = first.take();
                 self.heads[run] = next_head(&self.runs, &self.keys, run, floor);
@@ -182,17 +184,18 @@ impl<R: Runs> BoundedMerge<R> {
             Polled::Batch(batch) if batch.num_rows() == 0 => {}
             Polled::Batch(batch) => {
                 let Some(keys) = &self.keys else {
-                    return Poll::Ready(Ok(Some(batch)));
+                    self.output.push_whole(&batch);
+                    return Poll::Ready(Ok(()));
                 };
                 let Some(Part { place, .. }) = self.runs.part(run) else {
-                    return Poll::Ready(Ok(None));
+                    return Poll::Ready(Ok(()));
                 };
                 let cursor = Cursor::try_new(keys, batch, place)?;
                 self.reservation.try_grow(cursor.bytes)?;
                 self.heads[run] = Head::Batch(cursor);
             }
         }
-        Poll::Ready(Ok(None))
+        Poll::Ready(Ok(()))
     }
 
     /// Emits rows of `run`, which comes first.

@@ -11,6 +11,8 @@ use datafusion::common::Result;
 #[derive(Debug)]
 pub(super) struct Output {
     batch_size: usize,
+    /// The rows that are still asked for.
+    left: usize,
     /// The batches that gathered rows are of.
     batches: Vec<RecordBatch>,
     /// For each run, its batch among them.
@@ -23,15 +25,28 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new(runs: usize, batch_size: usize) -> Self {
+    pub(super) fn new(runs: usize, batch_size: usize, fetch: Option<usize>) -> Self {
         Self {
             batch_size: batch_size.max(1),
+            left: fetch.unwrap_or(usize::MAX),
             batches: vec![],
             of_run: vec![None; runs],
             rows: vec![],
             ready: VecDeque::new(),
             gathered: 0,
         }
+    }
+
+    /// Whether all rows that are asked for have been added.
+    pub(super) fn is_full(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Adds a batch as it is.
+    pub(super) fn push_whole(&mut self, batch: &RecordBatch) {
+        let rows = batch.num_rows().min(self.left);
+        self.left -= rows;
+        self.ready.push_back(batch.slice(0, rows));
     }
 
     /// Adds `len` rows of `batch`, which is the one that `run` is at.
@@ -42,6 +57,8 @@ impl Output {
         start: usize,
         len: usize,
     ) -> Result<()> {
+        let len = len.min(self.left);
+        self.left -= len;
         if len >= self.batch_size.div_ceil(2) {
             self.flush()?;
             self.ready.push_back(batch.slice(start, len));
@@ -54,7 +71,7 @@ impl Output {
         self.rows
             .extend((start..start + len).map(|row| (index, row)));
         self.gathered += len;
-        if self.rows.len() >= self.batch_size {
+        if self.rows.len() >= self.batch_size || self.is_full() {
             self.flush()?;
         }
         Ok(())
@@ -82,6 +99,11 @@ impl Output {
         self.batches.clear();
         self.of_run.fill(None);
         self.ready.clear();
+    }
+
+    /// Whether there is nothing to pop.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ready.is_empty()
     }
 
     pub(super) fn pop(&mut self) -> Option<RecordBatch> {

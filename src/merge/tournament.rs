@@ -9,7 +9,7 @@ pub(super) struct Tournament {
 }
 
 impl Tournament {
-    /// Of `runs` runs, at least one; `less(a, b)` is whether `a` comes before `b`.
+    /// Of `runs` runs; `less(a, b)` is whether `a` comes before `b`.
     pub(super) fn new(runs: usize, less: impl Fn(usize, usize) -> bool) -> Self {
         let mut winners = vec![0; runs];
         winners.extend(0..runs);
@@ -22,10 +22,13 @@ impl Tournament {
                 (left, right)
             };
         }
-        nodes[0] = winners[1.min(runs)];
+        if let Some(&winner) = winners.get(1) {
+            nodes[0] = winner;
+        }
         Self { nodes }
     }
 
+    /// The run that comes next, if there is any.
     pub(super) fn winner(&self) -> usize {
         self.nodes[0]
     }

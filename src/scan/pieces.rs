@@ -83,9 +83,11 @@ impl SortedScan {
             .min(total / size.at_least.max(1))
             .max(total / size.at_most.max(1));
 
+        // A merge is told where the keys of each piece begin: a unit is not reached before its own.
+        let joins = runs.len() < 2 || self.units.len() as u64 > size.at_most;
         let mut pieces = vec![];
         for (run, atoms) in runs.iter().enumerate() {
-            pieces.extend(self.pieces_of(run, atoms, bytes)?);
+            pieces.extend(self.pieces_of(Pieces::new(run, bytes, joins), atoms)?);
         }
         if pieces.len() <= self.slices.len() && !self.is_merged() {
             return Ok(None);
@@ -109,8 +111,7 @@ impl SortedScan {
         }))
     }
 
-    fn pieces_of(&self, run: usize, atoms: &[Atom], bytes: u64) -> Result<Vec<Piece>> {
-        let mut pieces = Pieces::new(run, bytes);
+    fn pieces_of(&self, mut pieces: Pieces, atoms: &[Atom]) -> Result<Vec<Piece>> {
         for of_unit in atoms.chunk_by(|a, b| a.unit == b.unit) {
             let mut rest = of_unit;
             while !rest.is_empty() {
@@ -122,6 +123,9 @@ impl SortedScan {
                     self.row_groups(part)?
                 });
                 rest = left;
+            }
+            if !pieces.joins {
+                pieces.room = 0;
             }
         }
         Ok(pieces.pieces)
@@ -276,16 +280,19 @@ impl SortedScan {
 struct Pieces {
     run: usize,
     bytes: u64,
+    /// Whether a piece may be of several units.
+    joins: bool,
     /// The bytes left in the last piece.
     room: u64,
     pieces: Vec<Piece>,
 }
 
 impl Pieces {
-    fn new(run: usize, bytes: u64) -> Self {
+    fn new(run: usize, bytes: u64, joins: bool) -> Self {
         Self {
             run,
             bytes,
+            joins,
             room: 0,
             pieces: vec![],
         }
@@ -293,7 +300,7 @@ impl Pieces {
 
     /// How many of `atoms`, of one unit, go into the last piece, or into a new one if none does: at least one.
     fn take(&mut self, atoms: &[Atom]) -> usize {
-        if self.pieces.is_empty() || atoms[0].bytes > self.room {
+        if self.pieces.is_empty() || self.room == 0 || atoms[0].bytes > self.room {
             self.pieces.push(Piece {
                 run: self.run,
                 units: vec![],

@@ -21,8 +21,6 @@ use crate::merge::{BoundedMerge, MergeKey, Part, Polled, Runs};
 pub(super) struct SliceStream {
     merge: BoundedMerge<SliceRuns>,
     schema: SchemaRef,
-    /// The rows that may still be given, if there is a limit.
-    fetch: Option<usize>,
 }
 
 impl SliceStream {
@@ -43,19 +41,9 @@ impl SliceStream {
             context,
         };
         Ok(Self {
-            merge: BoundedMerge::try_new(runs, key, &schema, batch_size, reservation)?,
+            merge: BoundedMerge::try_new(runs, key, &schema, batch_size, fetch, reservation)?,
             schema,
-            fetch,
         })
-    }
-
-    fn within_fetch(&mut self, batch: RecordBatch) -> RecordBatch {
-        let Some(fetch) = &mut self.fetch else {
-            return batch;
-        };
-        let rows = batch.num_rows().min(*fetch);
-        *fetch -= rows;
-        batch.slice(0, rows)
     }
 }
 
@@ -64,13 +52,8 @@ impl Stream for SliceStream {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        let batch = if this.fetch == Some(0) {
-            Ok(None)
-        } else {
-            ready!(this.merge.poll_batch(cx))
-        };
-        let batch = batch.map(|batch| batch.map(|batch| this.within_fetch(batch)));
-        if !matches!(batch, Ok(Some(_))) || this.fetch == Some(0) {
+        let batch = ready!(this.merge.poll_batch(cx));
+        if !matches!(batch, Ok(Some(_))) || this.merge.is_full() {
             this.merge.end();
         }
         Poll::Ready(batch.transpose())

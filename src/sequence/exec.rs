@@ -242,9 +242,8 @@ impl ExecutionPlan for SequenceExec {
         let key = self.overlap.as_ref().map(|overlap| overlap.key.clone());
         let schema = self.schema();
         Ok(Box::pin(cooperative(SequenceStream {
-            merge: BoundedMerge::try_new(inputs, key, &schema, batch_size, merging)?,
+            merge: BoundedMerge::try_new(inputs, key, &schema, batch_size, self.fetch, merging)?,
             schema,
-            fetch: self.fetch,
             rows_merged: MetricBuilder::new(&self.metrics).counter("rows_merged", partition),
             baseline: BaselineMetrics::new(&self.metrics, partition),
         })))

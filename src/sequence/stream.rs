@@ -18,34 +18,18 @@ use crate::merge::BoundedMerge;
 pub(super) struct SequenceStream {
     pub(super) merge: BoundedMerge<Inputs>,
     pub(super) schema: SchemaRef,
-    /// The rows still to be emitted, if there is a limit.
-    pub(super) fetch: Option<usize>,
     pub(super) rows_merged: Count,
     pub(super) baseline: BaselineMetrics,
 }
 
 impl SequenceStream {
     fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
-        if self.fetch == Some(0) {
-            return Poll::Ready(None);
-        }
         let batch = ready!(self.merge.poll_batch(cx));
         self.rows_merged.add(self.merge.take_gathered());
-        Poll::Ready(
-            batch
-                .map(|batch| batch.map(|batch| self.within_fetch(batch)))
-                .transpose(),
-        )
-    }
-
-    fn within_fetch(&mut self, batch: RecordBatch) -> RecordBatch {
-        let Some(fetch) = &mut self.fetch else {
-            return batch;
-        };
-        let rows = batch.num_rows().min(*fetch);
-        *fetch -= rows;
-        self.merge.runs_mut().emitted(rows);
-        batch.slice(0, rows)
+        if let Ok(Some(batch)) = &batch {
+            self.merge.runs_mut().emitted(batch.num_rows());
+        }
+        Poll::Ready(batch.transpose())
     }
 }
 
@@ -58,7 +42,7 @@ impl Stream for SequenceStream {
         let _timer = timer.timer();
         let poll = this.poll_batch(cx);
         if let Poll::Ready(item) = &poll
-            && (this.fetch == Some(0) || !matches!(item, Some(Ok(_))))
+            && (this.merge.is_full() || !matches!(item, Some(Ok(_))))
         {
             this.merge.end();
         }

@@ -1,7 +1,10 @@
 //! The tests of whole queries, by theme.
 
 mod answers;
+mod contradictions;
+mod overlap;
 mod plans;
+mod reverse;
 mod sequence;
 mod sql;
 mod support;

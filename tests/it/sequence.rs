@@ -7,7 +7,6 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::SessionContext;
-use datafusion_sorted_listing::SequenceExec;
 use futures::StreamExt;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
@@ -53,21 +52,6 @@ async fn read(ctx: &SessionContext, sql: &str) -> (Arc<dyn ExecutionPlan>, Vec<i
     let plan = physical(ctx, sql).await;
     let batches = collect(Arc::clone(&plan), ctx.task_ctx()).await.unwrap();
     (plan, keys(&batches))
-}
-
-fn sequence_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
-    if plan.is::<SequenceExec>() {
-        return Some(plan);
-    }
-    plan.children().into_iter().find_map(sequence_of)
-}
-
-fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
-    let metrics = sequence_of(plan).unwrap().metrics().unwrap();
-    metrics
-        .sum_by_name(name)
-        .unwrap_or_else(|| panic!("{name} in {metrics}"))
-        .as_usize()
 }
 
 fn keys(batches: &[RecordBatch]) -> Vec<i64> {

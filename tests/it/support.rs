@@ -10,7 +10,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion_sorted_listing::SessionStateBuilderExt;
+use datafusion_sorted_listing::{SequenceExec, SessionStateBuilderExt};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
@@ -213,4 +213,21 @@ pub(crate) async fn plan(ctx: &SessionContext, folder: &Folder, sql: &str) -> St
 
 pub(crate) fn int64(values: impl IntoIterator<Item = i64>) -> ArrayRef {
     Arc::new(arrow::array::Int64Array::from_iter_values(values))
+}
+
+/// The sequence in a plan, if it has one.
+pub(crate) fn sequence_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
+    if plan.is::<SequenceExec>() {
+        return Some(plan);
+    }
+    plan.children().into_iter().find_map(sequence_of)
+}
+
+/// A metric of the sequence in a plan.
+pub(crate) fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
+    let metrics = sequence_of(plan).unwrap().metrics().unwrap();
+    metrics
+        .sum_by_name(name)
+        .unwrap_or_else(|| panic!("{name} in {metrics}"))
+        .as_usize()
 }
