@@ -93,7 +93,12 @@ pub(crate) fn without_constants(
         let first = values.next()??;
         Some(values.all(|value| value == Some(first)))
     };
-    let constant = constant_columns(&key.facts);
+    let bounds: Option<Vec<_>> = key
+        .facts
+        .iter()
+        .map(|facts| facts.bounds.as_ref().ok())
+        .collect();
+    let constant = bounds.map_or(0, |bounds| Bounds::constant_columns(&bounds));
     let varying: Vec<_> = key
         .ordering
         .iter()
@@ -104,27 +109,6 @@ pub(crate) fn without_constants(
     (varying.len() < key.ordering.len())
         .then(|| LexOrdering::new(varying))
         .flatten()
-}
-
-/// How many columns at the beginning of a key have one value in all files, by its bounds.
-fn constant_columns(facts: &[KeyFacts]) -> usize {
-    let bounds: Option<Vec<_>> = facts
-        .iter()
-        .map(|facts| facts.bounds.as_ref().ok())
-        .collect();
-    let Some([first, rest @ ..]) = bounds.as_deref() else {
-        return 0;
-    };
-    let is_constant = |columns: &usize| {
-        let value = first.lower().prefix(*columns);
-        let same = |bounds: &&Bounds| {
-            bounds.lower().prefix(*columns) == value && bounds.upper().prefix(*columns) == value
-        };
-        same(first) && rest.iter().all(same)
-    };
-    (1..=first.lower().columns())
-        .take_while(is_constant)
-        .count()
 }
 
 /// The table columns among those of `keys` in which no file has a NULL.

@@ -46,11 +46,6 @@ impl Key {
         }
     }
 
-    /// How many columns the key has.
-    pub(crate) fn columns(&self) -> usize {
-        self.ends.len()
-    }
-
     /// The first `columns` columns of the key, as bytes.
     pub(crate) fn prefix(&self, columns: usize) -> &[u8] {
         match columns.checked_sub(1).map(|last| self.ends.get(last)) {
@@ -87,6 +82,21 @@ impl Bounds {
         self.upper <= other.lower
     }
 
+    /// How many columns at the beginning of the key have one value within all of `bounds`.
+    pub(crate) fn constant_columns(bounds: &[&Self]) -> usize {
+        let Some(first) = bounds.first() else {
+            return 0;
+        };
+        let is_constant = |columns: &usize| {
+            let value = first.lower.prefix(*columns);
+            let has_it = |key: &Key| key.prefix(*columns) == value;
+            bounds
+                .iter()
+                .all(|bounds| has_it(&bounds.lower) && has_it(&bounds.upper))
+        };
+        (1..=first.lower.ends.len()).take_while(is_constant).count()
+    }
+
     /// The smallest bounds around both.
     pub(crate) fn union(self, other: Self) -> Self {
         Self {
@@ -114,5 +124,20 @@ mod tests {
         let key = |bytes: &[u8]| Key::new([bytes]);
         assert_eq!(Bounds::try_new(key(b"b"), key(b"a")), None);
         assert!(Bounds::try_new(key(b"a"), key(b"a")).is_some());
+    }
+
+    #[test]
+    fn a_column_is_constant_where_all_before_it_are() {
+        let bounds = |lower: [&[u8]; 3], upper: [&[u8]; 3]| {
+            Bounds::try_new(Key::new(lower), Key::new(upper)).unwrap()
+        };
+        let one = bounds([b"x", b"a", b"1"], [b"x", b"b", b"1"]);
+        assert_eq!(Bounds::constant_columns(&[&one]), 1);
+        let same = bounds([b"x", b"a", b"1"], [b"x", b"a", b"1"]);
+        assert_eq!(Bounds::constant_columns(&[&same, &same]), 3);
+        assert_eq!(Bounds::constant_columns(&[&one, &same]), 1);
+        let other = bounds([b"y", b"a", b"1"], [b"y", b"a", b"1"]);
+        assert_eq!(Bounds::constant_columns(&[&same, &other]), 0);
+        assert_eq!(Bounds::constant_columns(&[]), 0);
     }
 }

@@ -23,6 +23,9 @@ pub(crate) trait Runs {
     /// Reads on in a run that has not ended.
     fn poll(&mut self, run: usize, cx: &mut Context<'_>) -> Poll<Result<Polled>>;
 
+    /// `run`, which comes next, has to be waited for. What overlaps with the part that it is at may be opened meanwhile.
+    fn wait(&mut self, run: usize, cx: &mut Context<'_>);
+
     /// Nothing is read any more.
     fn end(&mut self);
 }
@@ -173,7 +176,11 @@ impl<R: Runs> BoundedMerge<R> {
 
     /// Reads on in `run`. If there is no other, its batches pass.
     fn poll_run(&mut self, run: usize, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        match ready!(self.runs.poll(run, cx))? {
+        let Poll::Ready(polled) = self.runs.poll(run, cx) else {
+            self.runs.wait(run, cx);
+            return Poll::Pending;
+        };
+        match polled? {
             Polled::PartEnd => {
                 let Head::Bound { first, .. } = &mut self.heads[run] else {
                     return Poll::Ready(Ok(()));

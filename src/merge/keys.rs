@@ -48,6 +48,18 @@ impl MergeKey {
     }
 }
 
+impl MergeKey {
+    /// Whether `later`, whose keys do not begin before those of `earlier`, may begin before those end.
+    pub(crate) fn overlap(&self, earlier: &Bounds, later: &Bounds) -> bool {
+        let (end, begin) = if self.reversed {
+            (later.upper(), earlier.lower())
+        } else {
+            (earlier.upper(), later.lower())
+        };
+        begin.prefix(self.ordering.len()) < end.prefix(self.ordering.len())
+    }
+}
+
 /// Gives the keys of rows, in the format of bounds.
 #[derive(Debug)]
 pub(super) struct Keys {

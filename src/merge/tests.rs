@@ -64,6 +64,8 @@ impl Runs for InMemory {
         }))
     }
 
+    fn wait(&mut self, _run: usize, _cx: &mut Context<'_>) {}
+
     fn end(&mut self) {}
 }
 

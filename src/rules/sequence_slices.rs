@@ -107,18 +107,13 @@ impl Sequencer {
         let Some((chain, scan)) = sorted(below) else {
             return Ok(None);
         };
-        // Everything that is known of the order below comes from the scan.
-        let in_order = merge
-            .input()
-            .equivalence_properties()
-            .ordering_satisfy(merge.expr().iter().cloned())?;
         // A limit of each slice is one of each piece only if it is not what limits the query.
         let limited_above = match (chain.fetch, merge.fetch()) {
             (None, _) => true,
             (Some(below), Some(above)) => above <= below && !chain.filters_limited_rows,
             (Some(_), None) => false,
         };
-        if !in_order || !limited_above {
+        if !limited_above {
             return Ok(None);
         }
         let ordering = merge.expr().clone();
@@ -126,14 +121,11 @@ impl Sequencer {
             Some(pieces) => in_sequence(&chain, pieces, Some(ordering), merge.fetch()),
             // Each slice lies wholly at or before the next, and merges its own runs, if it has several.
             None if scan.is_in_key_order() => {
-                let input = chain.over(Arc::clone(chain.source))?;
-                Ok(Some(Arc::new(SequenceExec::new(
-                    input,
-                    Some(ordering),
-                    None,
-                    merge.fetch(),
-                    scan.read_ahead_bytes(),
-                ))))
+                let slices = InPieces {
+                    scan: scan.without_constants_in_slices(),
+                    runs: vec![(0..scan.slice_count()).collect()],
+                };
+                in_sequence(&chain, slices, Some(ordering), merge.fetch())
             }
             None => Ok(None),
         }
@@ -206,7 +198,7 @@ fn in_sequence(
     let read_ahead_bytes = scan.read_ahead_bytes();
     let input = chain.over(Arc::new(scan))?;
     let sequence = SequenceExec::new(input, ordering.clone(), overlap, fetch, read_ahead_bytes);
-    // A merge is in the order that it compares by alone.
+    // Everything that is known of the order below comes from the scan. A merge is in the order that it compares by alone.
     let properties = sequence.properties().equivalence_properties();
     let in_order = properties.ordering_satisfy(ordering.into_iter().flatten())?;
     Ok(in_order.then(|| Arc::new(sequence) as _))

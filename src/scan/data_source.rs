@@ -164,7 +164,7 @@ impl DataSource for SortedScan {
     }
 
     fn eq_properties(&self) -> EquivalenceProperties {
-        if self.filters_only_prune {
+        let mut properties = if self.filters_only_prune {
             // A file scan takes its filter for true of all its rows.
             self.unfiltered_properties().unwrap_or_else(|_| {
                 let schema = self.file_scan.projected_schema();
@@ -172,7 +172,14 @@ impl DataSource for SortedScan {
             })
         } else {
             self.file_scan.eq_properties()
+        };
+        let constants = self.slice_constants();
+        if !constants.is_empty()
+            && let Err(e) = properties.add_constants(constants)
+        {
+            log::debug!("constants of slices are not declared: {e}");
         }
+        properties
     }
 
     fn scheduling_type(&self) -> SchedulingType {

@@ -79,6 +79,8 @@ struct Run {
     /// How many units have ended.
     at: usize,
     open: Option<UnitStream>,
+    /// What it gave before it was asked for.
+    early: Option<Option<Result<RecordBatch>>>,
 }
 
 /// The rows of a unit.
@@ -93,6 +95,7 @@ impl Run {
             units,
             at: 0,
             open: None,
+            early: None,
         }
     }
 }
@@ -150,7 +153,11 @@ impl Runs for SliceRuns {
         let Some(open) = &mut run.open else {
             return Poll::Pending;
         };
-        Poll::Ready(match ready!(open.poll_batch(cx)) {
+        let batch = match run.early.take() {
+            Some(batch) => batch,
+            None => ready!(open.poll_batch(cx)),
+        };
+        Poll::Ready(match batch {
             Some(Ok(batch)) => Ok(Polled::Batch(batch)),
             Some(Err(e)) => Err(self.while_reading(unit, e)),
             None => {
@@ -159,6 +166,31 @@ impl Runs for SliceRuns {
                 Ok(Polled::PartEnd)
             }
         })
+    }
+
+    fn wait(&mut self, run: usize, cx: &mut Context<'_>) {
+        let unit = |run: &Run| run.units.get(run.at).copied();
+        let bounds = |unit: Option<usize>| self.scan.units[unit?].bounds.as_ref();
+        let (Some(key), Some(awaited)) = (&self.key, bounds(unit(&self.runs[run]))) else {
+            return;
+        };
+        let overlaps = |run: &Run| bounds(unit(run)).is_none_or(|next| key.overlap(awaited, next));
+        let early: Vec<_> = (0..self.runs.len())
+            .filter(|&other| self.runs[other].open.is_none() && overlaps(&self.runs[other]))
+            .collect();
+        for other in early {
+            let Some(unit) = unit(&self.runs[other]) else {
+                continue;
+            };
+            // An error is met again when the unit is reached.
+            if let Ok(mut open) = self.open(unit) {
+                let run = &mut self.runs[other];
+                if let Poll::Ready(batch) = open.poll_batch(cx) {
+                    run.early = Some(batch);
+                }
+                run.open = Some(open);
+            }
+        }
     }
 
     fn end(&mut self) {

@@ -120,20 +120,21 @@ impl Inputs {
 
     /// Opens as many inputs as may run and can be needed.
     fn read_ahead(&mut self) {
-        while let Some(next) = self.inputs.get(self.next) {
-            if !matches!(next, Slot::Closed) {
-                self.next += 1;
-                continue;
-            }
-            let may_read_ahead = self.running.count.load(Ordering::Acquire) < self.window
-                && self.read_ahead.has_room()
-                && self.can_need_next();
-            if !may_read_ahead {
-                return;
-            }
+        let may_run = |inputs: &Self| {
+            inputs.running.count.load(Ordering::Acquire) < inputs.window
+                && inputs.read_ahead.has_room()
+        };
+        while self.skip_opened() && may_run(self) && self.can_need_next() {
             self.spawn(self.next);
-            self.next += 1;
         }
+    }
+
+    /// Goes on to the next input that is not open yet, if there is one.
+    fn skip_opened(&mut self) -> bool {
+        let closed = |slot: &Slot| matches!(slot, Slot::Closed);
+        let next = self.inputs[self.next..].iter().position(closed);
+        self.next = next.map_or(self.inputs.len(), |next| self.next + next);
+        next.is_some()
     }
 
     /// Whether the rows of the open inputs may not be enough.
@@ -163,6 +164,7 @@ impl Inputs {
         });
         let exact_rows = self.fetch.and_then(|_| self.exact_rows(input));
         self.opened.add(1);
+        self.read_ahead.open();
         self.inputs[input] = Slot::Open(Input {
             batches,
             task,
@@ -232,6 +234,25 @@ impl Runs for Inputs {
                 self.read_ahead.advance();
                 Poll::Ready(Ok(Polled::PartEnd))
             }
+        }
+    }
+
+    /// All that overlap with an input are needed before it ends. Some are opened at a time, and not one after another.
+    fn wait(&mut self, run: usize, _cx: &mut Context<'_>) {
+        let awaited = self.runs[run].partitions.get(self.runs[run].at);
+        let all = Arc::clone(&self.bounds);
+        let bounds = |input: usize| all.get(input).and_then(Option::as_ref);
+        let (Some(key), Some(awaited)) =
+            (self.key.clone(), awaited.and_then(|&input| bounds(input)))
+        else {
+            return;
+        };
+        while self.read_ahead.unneeded() < self.window && self.skip_opened() && self.can_need_next()
+        {
+            if bounds(self.next).is_some_and(|next| !key.overlap(awaited, next)) {
+                return;
+            }
+            self.spawn(self.next);
         }
     }
 

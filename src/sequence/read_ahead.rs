@@ -22,6 +22,8 @@ pub(super) struct ReadAhead {
 struct State {
     /// Whether each input is needed to go on.
     needed: Vec<bool>,
+    /// How many inputs were opened and have not been needed yet.
+    unneeded: usize,
     /// The batches that are buffered of each input.
     batches: Vec<usize>,
     bytes: usize,
@@ -48,6 +50,7 @@ impl ReadAhead {
             budget,
             state: Mutex::new(State {
                 needed: vec![false; inputs],
+                unneeded: 0,
                 batches: vec![0; inputs],
                 bytes: 0,
                 reservation,
@@ -108,10 +111,23 @@ impl ReadAhead {
 
     /// Nothing can be emitted without `input` from here on.
     pub(super) fn need(&self, input: usize) {
-        let was_needed = std::mem::replace(&mut self.state().needed[input], true);
-        if !was_needed {
+        let mut state = self.state();
+        if !state.needed[input] {
+            state.needed[input] = true;
+            state.unneeded -= 1;
+            drop(state);
             self.changed.notify_waiters();
         }
+    }
+
+    /// An input is open from here on.
+    pub(super) fn open(&self) {
+        self.state().unneeded += 1;
+    }
+
+    /// How many inputs are open that nothing waits for yet.
+    pub(super) fn unneeded(&self) -> usize {
+        self.state().unneeded
     }
 
     /// An input has ended. The memory pool may have room again.
