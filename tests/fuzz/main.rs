@@ -28,6 +28,7 @@ mod values;
 use std::str::FromStr;
 use std::time::Instant;
 
+use case::FailureKind;
 use fuzz::Found;
 use register::Provider;
 use report::Report;
@@ -116,6 +117,10 @@ fn fuzz() {
 /// DataFusion's own table is known to go wrong; if that is not found, nothing is.
 #[test]
 fn finds_what_is_wrong_with_the_stock_table() {
-    let (report, wrong) = block_on(run(1, 1000, 1, Provider::Stock));
-    assert!(!wrong.is_empty(), "{report}");
+    let (report, wrong) = block_on(run(1, 400, 5, Provider::Stock));
+    let answers = wrong.iter().filter(|(_, found)| {
+        println!("{}: {}", found.query.sql(), found.failure.what);
+        found.failure.kind == FailureKind::Answer
+    });
+    assert!(answers.count() > 0, "{report}");
 }
