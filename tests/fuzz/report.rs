@@ -3,19 +3,35 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use datafusion::error::DataFusionError;
+
 use crate::query::{Kind, Query};
 use crate::relation::Relation;
 
 #[derive(Default)]
 pub(crate) struct Report {
     cells: BTreeMap<(Relation, Kind), Cell>,
+    /// In how many plans these stand.
+    features: [usize; FEATURES.len()],
     /// Why the rows of ordered queries were sorted.
     reasons: BTreeMap<String, usize>,
     pub(crate) tables: usize,
     pub(crate) out_of_memory: usize,
-    /// Queries that have no right answer, such as the minimum of a type that has none.
-    pub(crate) refused: usize,
+    /// Queries that have no right answer, such as the minimum of a type that has none, by the error.
+    refused: BTreeMap<String, usize>,
 }
+
+const FEATURES: [&str; 9] = [
+    "strategy=contiguous",
+    "strategy=best_fit",
+    "strategy=clusters",
+    "strategy=file_per_slice",
+    "strategy=declared",
+    "runs=",
+    "reversed",
+    "SequenceExec",
+    "UnorderedScan",
+];
 
 #[derive(Default)]
 struct Cell {
@@ -31,6 +47,35 @@ impl Report {
         self.cells.values().map(|cell| cell.cases).sum()
     }
 
+    pub(crate) fn refused(&mut self, error: &DataFusionError) {
+        let error = error.strip_backtrace();
+        let line = error.lines().next().unwrap_or_default();
+        let short = line.chars().take(100).collect();
+        *self.refused.entry(short).or_default() += 1;
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.tables += other.tables;
+        self.out_of_memory += other.out_of_memory;
+        for (sum, count) in self.features.iter_mut().zip(other.features) {
+            *sum += count;
+        }
+        for (place, cell) in other.cells {
+            let sum = self.cells.entry(place).or_default();
+            sum.cases += cell.cases;
+            sum.ordered += cell.ordered;
+            sum.sorted += cell.sorted;
+            sum.sequences += cell.sequences;
+            sum.wrong += cell.wrong;
+        }
+        for (reason, count) in other.reasons {
+            *self.reasons.entry(reason).or_default() += count;
+        }
+        for (error, count) in other.refused {
+            *self.refused.entry(error).or_default() += count;
+        }
+    }
+
     pub(crate) fn wrong(&mut self, relation: Relation, query: &Query) {
         let cell = self.cells.entry((relation, query.kind)).or_default();
         cell.cases += 1;
@@ -40,12 +85,21 @@ impl Report {
     pub(crate) fn right(&mut self, relation: Relation, query: &Query, plan: &str) {
         let cell = self.cells.entry((relation, query.kind)).or_default();
         cell.cases += 1;
+        for (count, feature) in self.features.iter_mut().zip(FEATURES) {
+            *count += usize::from(plan.contains(feature));
+        }
         cell.sequences += usize::from(plan.contains("SequenceExec"));
         if !query.order.is_empty() {
             cell.ordered += 1;
             if plan.contains("SortExec") {
                 cell.sorted += 1;
-                *self.reasons.entry(reason(query, plan)).or_default() += 1;
+                let reason = reason(query, plan);
+                if let Ok(wanted) = std::env::var("FUZZ_PLANS")
+                    && reason.contains(&wanted)
+                {
+                    println!("{reason}\n{}\n{plan}", query.sql());
+                }
+                *self.reasons.entry(reason).or_default() += 1;
             }
         }
     }
@@ -55,37 +109,36 @@ impl Report {
 fn reason(query: &Query, plan: &str) -> String {
     let said = ["why=[", "stepped_down=["].iter().find_map(|label| {
         let from = plan.find(label)?;
-        let text = &plan[from..];
+        let text = &plan[from + label.len()..];
         Some(text.split(']').next().unwrap_or(text).to_owned())
     });
-    let Some(said) = said else {
-        return match query.kind {
-            Kind::WholeKey | Kind::Prefix => "no reason given, ORDER BY of the key".into(),
-            kind => format!("no reason given, {kind:?}"),
-        };
+    let by = match query.kind {
+        Kind::WholeKey | Kind::Prefix => "ORDER BY the key",
+        Kind::Reversed => "reversed",
+        _ => "other",
     };
-    let first = said.split(';').next().unwrap_or(&said);
-    // Quoted names and numbers differ in every table.
-    let mut kind = String::new();
-    for (place, part) in first.split(['\'', '"']).enumerate() {
-        match place % 2 {
-            0 => kind += part,
-            _ => kind += "…",
-        }
-    }
-    kind.retain(|c| !c.is_ascii_digit());
-    kind
+    let Some(said) = said else {
+        return format!("{by}: no reason given");
+    };
+    let said = said.split([';', '[']).next().unwrap_or(&said);
+    // Names, types and numbers differ in every table.
+    let said = match said.split_once(" is of type ") {
+        Some((before, _)) => format!("{before} is of another type"),
+        None => said.into(),
+    };
+    let parts = said.split(['\'', '"']).enumerate();
+    let parts = parts.map(|(place, part)| if place % 2 == 0 { part } else { "…" });
+    format!("{by}: {}", parts.collect::<String>())
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} cases in {} tables, {} out of memory, {} queries refused",
+            "{} cases in {} tables, and {} out of memory",
             self.cases(),
             self.tables,
-            self.out_of_memory,
-            self.refused
+            self.out_of_memory
         )?;
         writeln!(
             f,
@@ -104,12 +157,24 @@ impl fmt::Display for Report {
                 cell.wrong
             )?;
         }
-        writeln!(f, "why ordered queries sort:")?;
-        let mut reasons: Vec<_> = self.reasons.iter().collect();
-        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        for (reason, count) in reasons {
-            writeln!(f, "{count:6}  {reason}")?;
+        writeln!(f, "plans with:")?;
+        for (feature, count) in FEATURES.iter().zip(self.features) {
+            writeln!(f, "{count:6}  {feature}")?;
         }
-        Ok(())
+        writeln!(f, "why ordered queries sort:")?;
+        most_frequent_first(f, &self.reasons)?;
+        writeln!(f, "queries without a right answer:")?;
+        most_frequent_first(f, &self.refused)
     }
+}
+
+fn most_frequent_first(
+    f: &mut fmt::Formatter<'_>,
+    counts: &BTreeMap<String, usize>,
+) -> fmt::Result {
+    let mut counts: Vec<_> = counts.iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    counts
+        .into_iter()
+        .try_for_each(|(what, count)| writeln!(f, "{count:6}  {what}"))
 }

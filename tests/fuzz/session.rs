@@ -24,7 +24,7 @@ const PARTITIONS: &str = "datafusion.execution.target_partitions";
 const BATCH_SIZE: &str = "datafusion.execution.batch_size";
 
 /// Options, each with its values and in how many of a hundred sessions it is set.
-const OPTIONS: [(&str, &[&str], usize); 32] = [
+const OPTIONS: [(&str, &[&str], usize); 33] = [
     (BATCH_SIZE, &["1", "2", "3", "16", "64", "1000"], 85),
     (
         "datafusion.execution.parquet.pushdown_filters",
@@ -131,6 +131,7 @@ const OPTIONS: [(&str, &[&str], usize); 32] = [
         &["0"],
         30,
     ),
+    ("sorted_listing.max_merge_fan_in", &["0", "1", "2", "5"], 25),
     ("sorted_listing.strategy", &["best_fit"], 25),
     (
         "sorted_listing.read_ahead_bytes",
@@ -152,17 +153,11 @@ impl Session {
         Self { options, memory }
     }
 
-    /// For tables with NaN, of which DataFusion 55.2 knows too little, whatever the table is.
-    pub(crate) fn for_nan(mut self) -> Self {
-        self.options.extend([
-            // It prunes by minima and maxima, which leave NaN out. A file of `[NaN, 0.0]` has no row for it where
-            // `f > 0`, or below a TopK.
-            ("datafusion.execution.parquet.pruning", "false"),
-            ("datafusion.execution.parquet.enable_page_index", "false"),
-            // Its `TopKHashTable` panics when there are more NaNs than the limit of `GROUP BY f ORDER BY f LIMIT 3`.
-            ("datafusion.optimizer.enable_topk_aggregation", "false"),
-        ]);
-        self
+    /// Whether an option is set that has this name, without what is in front of it.
+    pub(crate) fn sets(&self, name: &str) -> bool {
+        self.options
+            .iter()
+            .any(|(option, _)| option.ends_with(name))
     }
 
     /// A session of DataFusion's own, in which nothing is read side by side.

@@ -43,8 +43,10 @@ pub(crate) fn show(seed: u64, shrunk: &Shrunk) -> String {
     let _ = writeln!(out, "right{without_limit}\n{}", failure.right);
     let _ = writeln!(out, "{}", failure.plan);
     for (name, also) in &shrunk.without_us {
-        let also = if *also { "wrong too" } else { "right" };
-        let _ = writeln!(out, "{name}: {also}");
+        let _ = match also {
+            Some(also) => writeln!(out, "{name}: wrong too, {:?}: {}", also.kind, also.what),
+            None => writeln!(out, "{name}: right"),
+        };
     }
     out
 }

@@ -27,6 +27,15 @@ pub(crate) fn has_nan(values: &ArrayRef) -> bool {
     values.data_type().is_floating() && floats.iter().flatten().any(f64::is_nan)
 }
 
+/// Whether there are both `-0.0` and `0.0`, which are different in the order and equal in comparisons.
+pub(crate) fn has_both_zeros(values: &ArrayRef) -> bool {
+    let Ok(floats) = cast(values, &DataType::Float64) else {
+        return false;
+    };
+    let zeros = floats.as_primitive::<Float64Type>().iter().flatten();
+    values.data_type().is_floating() && zeros.filter(|&zero| zero == 0.0).count() > 1
+}
+
 /// The type whose values a column holds.
 pub(crate) fn value_type(data_type: &DataType) -> &DataType {
     match data_type {
@@ -194,15 +203,11 @@ fn floats<T: ArrowPrimitiveType>(
         .map(|_| convert((random.below(len * 8) as f64 - len as f64 * 4.0) / 4.0))
         .collect();
     if random.percent(60) {
-        let special = [
-            0.0,
-            -0.0,
-            f64::NAN,
-            f64::INFINITY,
-            f64::NEG_INFINITY,
-            1e-300,
-            1e300,
-        ];
+        let zero = [0.0, -0.0][random.below(2)];
+        let zeros = [zero, if random.percent(25) { -zero } else { zero }];
+        values.retain(|&value| value != convert(0.0));
+        values.extend(zeros.map(&convert));
+        let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-300, 1e300];
         for value in special {
             if random.percent(60) {
                 values.push(convert(value));

@@ -1,0 +1,44 @@
+//! What DataFusion 55.2 gets wrong by itself, with its own `ListingTable` too: no cases are made of it.
+//!
+//! When this can be shorter after an upgrade, that is good news.
+
+use datafusion::error::DataFusionError;
+
+use crate::query::{Kind, Query};
+use crate::session::Session;
+use crate::table::Table;
+
+/// Options for tables with NaN.
+pub(crate) const FOR_NAN: [(&str, &str); 4] = [
+    // It prunes by minima and maxima, which leave NaN out. A file of `[NaN, 0.0]` has no row for it where `f > 0`, or
+    // below a TopK.
+    ("datafusion.execution.parquet.pruning", "false"),
+    ("datafusion.execution.parquet.enable_page_index", "false"),
+    // Row groups are pruned by dynamic filters even so.
+    (
+        "datafusion.optimizer.enable_dynamic_filter_pushdown",
+        "false",
+    ),
+    // Its `TopKHashTable` panics when there are more NaNs than the limit of `GROUP BY f ORDER BY f LIMIT 3`.
+    ("datafusion.optimizer.enable_topk_aggregation", "false"),
+];
+
+/// Whether the answer is wrong whatever the table is.
+pub(crate) fn is_wrong_upstream(t: &Table, session: &Session, query: &Query) -> bool {
+    // It sorts `-0.0` before `0.0`, and compares them as equal: a TopK whose worst row has the key `0.0` leaves out
+    // those with `-0.0`.
+    let limited = query.fetch.is_some() || query.kind == Kind::Limited;
+    if limited && t.has_both_zeros() {
+        return true;
+    }
+    // It takes files grouped by folder for hash partitioned, and joins them with what really is.
+    let joins = matches!(query.kind, Kind::Join | Kind::Union);
+    joins && t.hive_column().is_some() && session.sets("preserve_file_partitions")
+}
+
+/// Whether a query fails whatever the table is.
+pub(crate) fn is_refused_upstream(error: &DataFusionError) -> bool {
+    // Semi and anti joins of types that other joins know.
+    let message = error.strip_backtrace();
+    message.contains("Unsupported data type in sort merge join comparator")
+}
