@@ -25,6 +25,16 @@ pub(crate) struct PieceSize {
     pub(crate) row_group: u64,
 }
 
+/// How many times the bytes of its dictionaries a part of a row group should have, that is read by itself.
+const PER_DICTIONARY: u64 = 16;
+
+/// How small parts of a row group should be.
+#[derive(Debug, Clone, Copy)]
+struct Chunk {
+    bytes: u64,
+    per_dictionary: u64,
+}
+
 /// A scan whose slices are pieces of runs.
 pub(crate) struct InPieces {
     pub(crate) scan: SortedScan,
@@ -97,9 +107,12 @@ impl SortedScan {
             .max(total / size.at_most.max(1));
         // Each run that is merged holds a piece.
         let budget = size.bytes * size.at_least;
-        let chunk = bytes
-            .min(budget / runs.len().max(1) as u64)
-            .max(size.row_group);
+        let merged = runs.len().max(1) as u64;
+        let chunk = Chunk {
+            bytes: bytes.min(budget / merged).max(size.row_group),
+            // The more there are open at a time, the more it is worth to hold less of each.
+            per_dictionary: (PER_DICTIONARY / merged).max(1),
+        };
         let runs: Vec<Vec<Atom>> = runs
             .iter()
             .map(|run| {
@@ -221,8 +234,8 @@ impl SortedScan {
         }
     }
 
-    /// The row groups of a unit that can be cut, those much larger than `chunk` bytes cut further; or the unit.
-    fn atoms(&self, unit: usize, chunk: u64) -> Vec<Atom> {
+    /// The row groups of a unit that can be cut, those much larger than a `chunk` cut further; or the unit.
+    fn atoms(&self, unit: usize, chunk: Chunk) -> Vec<Atom> {
         let whole = || {
             vec![Atom {
                 unit,
@@ -238,7 +251,7 @@ impl SortedScan {
         for group in groups {
             let bytes = decoded(&footer.row_groups()[group]);
             let rows = match can_select_rows(self.file(unit)) {
-                true => row_ranges(footer, group, chunk),
+                true => row_ranges(footer, group, chunk.bytes, chunk.per_dictionary),
                 false => vec![],
             };
             let count = rows.len().max(1) as u64;

@@ -8,7 +8,7 @@ use datafusion::datasource::physical_plan::parquet::{
     ParquetAccessPlan, ParquetRowSelection, RowGroupAccess,
 };
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
 use super::row_groups::decoded;
 use super::unit::Unit;
@@ -22,9 +22,23 @@ pub(super) fn can_select_rows(file: &PartitionedFile) -> bool {
 /// A row group in ranges of rows of about `bytes` decoded bytes, which begin where pages of its largest column do; none
 /// if it is not much larger, or its footer does not say where pages begin: then its reader would fetch all of it each
 /// time.
-pub(super) fn row_ranges(footer: &ParquetMetaData, group: usize, bytes: u64) -> Vec<Range<usize>> {
+///
+/// The reader of each range decodes the dictionaries of its columns anew. A range has at least `per_dictionary` times
+/// their bytes.
+pub(super) fn row_ranges(
+    footer: &ParquetMetaData,
+    group: usize,
+    bytes: u64,
+    per_dictionary: u64,
+) -> Vec<Range<usize>> {
     let metadata = &footer.row_groups()[group];
     let rows = usize::try_from(metadata.num_rows()).unwrap_or(0);
+    let dictionary = |column: &ColumnChunkMetaData| {
+        let start = column.dictionary_page_offset()?;
+        u64::try_from(column.data_page_offset() - start).ok()
+    };
+    let dictionaries: u64 = metadata.columns().iter().filter_map(dictionary).sum();
+    let bytes = bytes.max(per_dictionary * dictionaries);
     let ranges = (decoded(metadata) / bytes.max(1)).min(rows as u64) as usize;
     let largest = metadata
         .columns()
@@ -101,13 +115,13 @@ mod tests {
 
     use super::*;
 
-    fn footer(page_index: PageIndexPolicy) -> ParquetMetaData {
+    fn footer(dictionary: bool, page_index: PageIndexPolicy) -> ParquetMetaData {
         let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1000));
         let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
         let properties = WriterProperties::builder()
             .set_data_page_row_count_limit(100)
             .set_write_batch_size(10)
-            .set_dictionary_enabled(false)
+            .set_dictionary_enabled(dictionary)
             .build();
         let mut bytes = vec![];
         let mut writer =
@@ -122,15 +136,29 @@ mod tests {
 
     #[test]
     fn ranges_begin_at_pages_and_are_even() {
-        let footer = footer(PageIndexPolicy::Required);
-        assert_eq!(row_ranges(&footer, 0, 4000), [0..500, 500..1000]);
-        assert_eq!(row_ranges(&footer, 0, 2500), [0..400, 400..700, 700..1000]);
-        assert_eq!(row_ranges(&footer, 0, 1).len(), 10);
-        assert!(row_ranges(&footer, 0, 5000).is_empty(), "not much larger");
+        let footer = footer(false, PageIndexPolicy::Required);
+        assert_eq!(row_ranges(&footer, 0, 4000, 16), [0..500, 500..1000]);
+        assert_eq!(
+            row_ranges(&footer, 0, 2500, 16),
+            [0..400, 400..700, 700..1000]
+        );
+        assert_eq!(row_ranges(&footer, 0, 1, 16).len(), 10);
+        assert!(
+            row_ranges(&footer, 0, 5000, 16).is_empty(),
+            "not much larger"
+        );
+    }
+
+    #[test]
+    fn dictionaries_are_not_decoded_again_and_again() {
+        let footer = footer(true, PageIndexPolicy::Required);
+        // It has all values of the column.
+        assert!(row_ranges(&footer, 0, 1, 1).is_empty());
+        assert_eq!(row_ranges(&footer, 0, 2000, 0).len(), 4);
     }
 
     #[test]
     fn where_pages_begin_has_to_be_known() {
-        assert!(row_ranges(&footer(PageIndexPolicy::Skip), 0, 4000).is_empty());
+        assert!(row_ranges(&footer(false, PageIndexPolicy::Skip), 0, 4000, 16).is_empty());
     }
 }
