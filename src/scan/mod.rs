@@ -1,5 +1,7 @@
 //! The data sources that a sorted table puts into DataFusion's `DataSourceExec`.
 
+mod atoms;
+mod byte_ranges;
 mod data_source;
 mod grouping;
 mod offer;

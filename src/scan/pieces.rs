@@ -1,14 +1,9 @@
 //! Cutting a scan into small pieces, each in order, to be read at the same time.
 
-use std::collections::HashMap;
-use std::ops::Range;
-
-use datafusion::common::{Result, internal_err};
-use datafusion::datasource::listing::PartitionedFile;
+use datafusion::common::Result;
 
 use super::SortedScan;
-use super::row_groups::{are_ascending, cut_to, decoded, groups_in, with_statistics_of};
-use super::row_ranges::{can_select_rows, row_ranges, select_rows};
+use super::atoms::{Atom, Chunk, PER_DICTIONARY};
 use super::unit::Unit;
 use crate::layout::Slice;
 
@@ -25,16 +20,6 @@ pub(crate) struct PieceSize {
     pub(crate) row_group: u64,
 }
 
-/// How many times the bytes of its dictionaries a part of a row group should have, that is read by itself.
-const PER_DICTIONARY: u64 = 16;
-
-/// How small parts of a row group should be.
-#[derive(Debug, Clone, Copy)]
-struct Chunk {
-    bytes: u64,
-    per_dictionary: u64,
-}
-
 /// A scan whose slices are pieces of runs.
 pub(crate) struct InPieces {
     pub(crate) scan: SortedScan,
@@ -42,20 +27,6 @@ pub(crate) struct InPieces {
     pub(crate) runs: Vec<Vec<usize>>,
     /// For each slice, the unit that it is of: of rows with equal keys, those of the first unit come first.
     pub(crate) places: Vec<usize>,
-}
-
-/// What is read as a whole: a row group or some rows of one, or a file that is not cut.
-struct Atom {
-    unit: usize,
-    /// What it is of the file, if the file is cut.
-    part: Option<AtomPart>,
-    bytes: u64,
-}
-
-struct AtomPart {
-    group: usize,
-    /// The rows of the group, if it is cut.
-    rows: Option<Range<usize>>,
 }
 
 /// Units that are read one after another by one reader.
@@ -203,154 +174,6 @@ impl SortedScan {
         // Stable: a piece of a run never goes before the one that it comes after.
         placed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         placed.into_iter().map(|(_, piece)| piece).collect()
-    }
-
-    pub(super) fn unit(&self, unit: usize) -> Unit {
-        Unit {
-            file: self.file(unit).clone(),
-            facts: self.units[unit].clone(),
-        }
-    }
-
-    pub(super) fn file(&self, unit: usize) -> &PartitionedFile {
-        // Every unit is a file group of its own.
-        &self.file_scan.file_groups[unit].files()[0]
-    }
-
-    /// The row groups that are read of a unit, if it can be cut at each.
-    pub(super) fn row_groups_of(&self, unit: usize) -> Option<Range<usize>> {
-        let footer = self.units[unit].footer.as_ref()?;
-        let all = footer.row_groups();
-        are_ascending(all).then(|| groups_in(all, self.file(unit).range.as_ref()))
-    }
-
-    /// The bytes of a unit, decoded if that is known.
-    fn decoded_bytes(&self, unit: usize) -> u64 {
-        match (&self.units[unit].footer, self.row_groups_of(unit)) {
-            (Some(footer), Some(groups)) => groups
-                .map(|group| decoded(&footer.row_groups()[group]))
-                .sum(),
-            _ => self.file(unit).effective_size(),
-        }
-    }
-
-    /// The row groups of a unit that can be cut, those much larger than a `chunk` cut further; or the unit.
-    fn atoms(&self, unit: usize, chunk: Chunk) -> Vec<Atom> {
-        let whole = || {
-            vec![Atom {
-                unit,
-                part: None,
-                bytes: self.decoded_bytes(unit),
-            }]
-        };
-        let (Some(footer), Some(groups)) = (&self.units[unit].footer, self.row_groups_of(unit))
-        else {
-            return whole();
-        };
-        let mut atoms = vec![];
-        for group in groups {
-            let bytes = decoded(&footer.row_groups()[group]);
-            let rows = match can_select_rows(self.file(unit)) {
-                true => row_ranges(footer, group, chunk.bytes, chunk.per_dictionary),
-                false => vec![],
-            };
-            let count = rows.len().max(1) as u64;
-            let rows: Vec<_> = match rows.is_empty() {
-                true => vec![None],
-                false => rows.into_iter().map(Some).collect(),
-            };
-            atoms.extend(rows.into_iter().map(|rows| Atom {
-                unit,
-                part: Some(AtomPart { group, rows }),
-                bytes: bytes / count,
-            }));
-        }
-        if atoms.len() < 2 {
-            return whole();
-        }
-        if self.reversed {
-            atoms.reverse();
-        }
-        atoms
-    }
-
-    /// Whether byte ranges of a file are in the order of its rows: if its row groups lie as its footer lists them.
-    pub(super) fn ranges_are_runs(&self) -> bool {
-        let mut footers = self.units.iter().filter_map(|unit| unit.footer.as_ref());
-        footers.all(|footer| are_ascending(footer.row_groups()))
-    }
-
-    /// The units of byte ranges of files of this scan, in the order of its slices.
-    pub(super) fn ranges_in_order(&self, ranges: Vec<PartitionedFile>) -> Result<Vec<Unit>> {
-        // Of each file, the unit that a range begins in: a file may be several units.
-        let mut order: HashMap<_, Vec<_>> = HashMap::new();
-        let units = self
-            .slices
-            .iter()
-            .flat_map(|slice| slice.runs.iter().flatten());
-        for (place, &unit) in units.enumerate() {
-            let file = self.file(unit);
-            let end = file.range.as_ref().map_or(i64::MAX, |range| range.end);
-            order
-                .entry(file.path())
-                .or_default()
-                .push((end, place, unit));
-        }
-        let mut placed = ranges
-            .into_iter()
-            .map(|range| {
-                let start = range.range.as_ref().map_or(0, |range| range.start);
-                let units = order.get(range.path());
-                let Some(&(_, place, unit)) =
-                    units.and_then(|units| units.iter().find(|(end, _, _)| start < *end))
-                else {
-                    return internal_err!("'{}' is no file of this scan", range.path());
-                };
-                Ok(((place, start), unit, range))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        placed.sort_unstable_by_key(|(place, _, _)| *place);
-        let units = placed.into_iter().map(|(_, unit, file)| {
-            let mut facts = self.units[unit].clone();
-            let groups = facts
-                .footer
-                .as_ref()
-                .map(|footer| groups_in(footer.row_groups(), file.range.as_ref()))
-                .unwrap_or_default();
-            facts.bounds = facts.bounds_of(&groups);
-            // The statistics are those of the whole file.
-            let file = PartitionedFile {
-                statistics: None,
-                ..file
-            };
-            with_statistics_of(Unit { file, facts }, groups, &self.file_scan)
-        });
-        units.collect()
-    }
-
-    /// A unit cut down to adjacent atoms: row groups, or rows of one.
-    fn part_of_unit(&self, atoms: &[Atom]) -> Result<Unit> {
-        let unit = self.unit(atoms[0].unit);
-        let (Some(a), Some(b)) = (&atoms[0].part, &atoms[atoms.len() - 1].part) else {
-            return Ok(unit);
-        };
-        // In reverse, the last come first.
-        let (first, last) = if self.reversed { (b, a) } else { (a, b) };
-        let groups = cut_to(unit, first.group..last.group + 1, &self.file_scan)?;
-        Ok(match (&first.rows, &last.rows) {
-            (Some(first_rows), Some(last_rows)) => {
-                select_rows(groups, first.group, first_rows.start..last_rows.end)
-            }
-            _ => groups,
-        })
-    }
-}
-
-impl Atom {
-    /// The row group that it is some rows of.
-    fn group_if_cut(&self) -> Option<usize> {
-        let part = self.part.as_ref()?;
-        part.rows.as_ref().map(|_| part.group)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The scan of a sorted table: slices of units, each read in key order.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
@@ -13,6 +14,7 @@ use datafusion::physical_expr::{
 };
 
 use super::grouping::Grouping;
+use super::row_groups::{are_ascending, groups_in};
 use super::unit::{Unit, UnitFacts};
 use crate::layout::{Bounds, Slice};
 use crate::merge::MergeKey;
@@ -233,6 +235,25 @@ impl SortedScan {
         self.slices
             .iter()
             .map(move |slice| slice.runs.iter().flatten().flat_map(files))
+    }
+
+    pub(super) fn unit(&self, unit: usize) -> Unit {
+        Unit {
+            file: self.file(unit).clone(),
+            facts: self.units[unit].clone(),
+        }
+    }
+
+    pub(super) fn file(&self, unit: usize) -> &PartitionedFile {
+        // Every unit is a file group of its own.
+        &self.file_scan.file_groups[unit].files()[0]
+    }
+
+    /// The row groups that are read of a unit, if it can be cut at each.
+    pub(super) fn row_groups_of(&self, unit: usize) -> Option<Range<usize>> {
+        let footer = self.units[unit].footer.as_ref()?;
+        let all = footer.row_groups();
+        are_ascending(all).then(|| groups_in(all, self.file(unit).range.as_ref()))
     }
 
     /// The orderings that are declared, in terms of the table's columns.
