@@ -5,6 +5,7 @@ mod contradictions;
 mod overlap;
 mod plans;
 mod reverse;
+mod row_ranges;
 mod sequence;
 mod sql;
 mod support;
