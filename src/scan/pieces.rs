@@ -43,11 +43,8 @@ impl SortedScan {
     /// The runs that all slices together are.
     fn runs(&self) -> Vec<Vec<usize>> {
         if !self.is_in_key_order() {
-            return self
-                .slices
-                .iter()
-                .flat_map(|slice| slice.runs.clone())
-                .collect();
+            let runs = self.slices.iter().flat_map(|slice| slice.runs.clone());
+            return runs.filter(|run| !run.is_empty()).collect();
         }
         // Slice after slice is in order, whichever run of the one meets which of the next.
         let count = self.slices.iter().map(|slice| slice.runs.len()).max();
@@ -99,7 +96,9 @@ impl SortedScan {
         for (run, atoms) in runs.iter().enumerate() {
             pieces.extend(self.pieces_of(Pieces::new(run, bytes, joins), atoms)?);
         }
-        if pieces.len() <= self.slices.len() && !self.is_merged() {
+        let filled = |slice: &&Slice| slice.runs.iter().any(|run| !run.is_empty());
+        let slices = self.slices.iter().filter(filled).count();
+        if pieces.len() <= slices && !self.is_merged() {
             return Ok(None);
         }
         if runs.len() > 1 {
