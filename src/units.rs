@@ -161,6 +161,22 @@ impl Parts {
         self.parts.iter().map(unit).collect()
     }
 
+    /// Whether no value of the first column of a key, of which `facts` are known, is in one slice and in the next.
+    pub(crate) fn separate(&self, slices: &[Slice], facts: &[KeyFacts]) -> bool {
+        let of_slice = |slice: &Slice| {
+            let units = slice.runs.iter().flatten();
+            let bounds = units.map(|&unit| self.parts[unit].bounds(facts));
+            bounds.reduce(|a, b| Some(a?.union(b?))).flatten()
+        };
+        let bounds: Vec<_> = slices.iter().map(of_slice).collect();
+        let separate = |pair: &[Option<Bounds>]| {
+            let (a, b) = (pair[0].as_ref(), pair[1].as_ref());
+            a.zip(b)
+                .is_some_and(|(a, b)| a.upper().prefix(1) < b.lower().prefix(1))
+        };
+        bounds.windows(2).all(separate)
+    }
+
     /// Whether each of `runs`, in the order it has, is in the order of another key, of which `facts` are known.
     pub(crate) fn are_runs_of(&self, runs: &[Vec<usize>], facts: &[KeyFacts]) -> bool {
         let in_order = |pair: &[usize]| {

@@ -125,7 +125,7 @@ impl Sequencer {
             // Each slice lies wholly at or before the next, and merges its own runs, if it has several.
             None if scan.is_in_key_order() => {
                 let slices = InPieces {
-                    scan: scan.without_constants_in_slices(),
+                    scan: scan.clone(),
                     runs: vec![(0..scan.slice_count()).collect()],
                     places: vec![],
                 };

@@ -164,7 +164,7 @@ impl DataSource for SortedScan {
     }
 
     fn eq_properties(&self) -> EquivalenceProperties {
-        let mut properties = if self.filters_only_prune {
+        if self.filters_only_prune {
             // A file scan takes its filter for true of all its rows.
             self.unfiltered_properties().unwrap_or_else(|_| {
                 let schema = self.file_scan.projected_schema();
@@ -172,14 +172,7 @@ impl DataSource for SortedScan {
             })
         } else {
             self.file_scan.eq_properties()
-        };
-        let constants = self.slice_constants();
-        if !constants.is_empty()
-            && let Err(e) = properties.add_constants(constants)
-        {
-            log::debug!("constants of slices are not declared: {e}");
         }
-        properties
     }
 
     fn scheduling_type(&self) -> SchedulingType {
@@ -286,10 +279,6 @@ impl DataSource for SortedScan {
             return Ok(SortOrderPushdownResult::Exact {
                 inner: Arc::new(scan),
             });
-        }
-        // A sort may have been spared the columns that are constant in each slice: the slices have to stay.
-        if !self.slice_constants().is_empty() {
-            return Ok(SortOrderPushdownResult::Unsupported);
         }
         let properties = self.eq_properties();
         // A sort of rows that are in order of a prefix is cheap: leave it that prefix.

@@ -71,7 +71,6 @@ impl SortedScan {
         let file_scan = scan.builder().with_output_ordering(orderings).build();
         Ok(Some(Self {
             reversed: true,
-            constant_in_slices: self.constant_in_slices,
             ..scan.with_file_scan(file_scan)
         }))
     }

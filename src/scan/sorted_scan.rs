@@ -10,7 +10,7 @@ use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanC
 use datafusion::datasource::source::DataSource;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{
-    AcrossPartitions, ConstExpr, EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr,
+    EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr,
 };
 
 use super::grouping::Grouping;
@@ -57,8 +57,6 @@ pub struct SortedScan {
     pub(super) reversed: bool,
     /// How many rows of each slice are asked for at most.
     pub(super) fetch: Option<usize>,
-    /// How many columns at the beginning of the first ordering have one value in each slice.
-    pub(super) constant_in_slices: usize,
 }
 
 /// `scan` with each of `units` a file group of its own, and with `orderings` declared.
@@ -81,28 +79,6 @@ fn one_group_per_unit(
         .with_preserve_order(true)
         .build();
     (scan, facts)
-}
-
-/// How many columns at the beginning of the key have one value in each of several slices.
-fn constant_columns(slices: &[Slice], units: &[UnitFacts]) -> usize {
-    if slices.len() < 2 {
-        return 0;
-    }
-    let columns = |slice: &Slice| {
-        let bounds = slice
-            .runs
-            .iter()
-            .flatten()
-            .map(|&unit| units[unit].bounds.as_ref());
-        bounds
-            .collect::<Option<Vec<_>>>()
-            .map(|bounds| Bounds::constant_columns(&bounds))
-    };
-    let filled = slices.iter().filter(|slice| !slice.runs.is_empty());
-    filled
-        .map(|slice| columns(slice).unwrap_or(0))
-        .min()
-        .unwrap_or(0)
 }
 
 /// A file group with the statistics of its files, if they have any.
@@ -134,7 +110,6 @@ impl SortedScan {
     ) -> Self {
         let (file_scan, facts) = one_group_per_unit(scan, units, orderings);
         Self {
-            constant_in_slices: constant_columns(&slices, &facts),
             fetch: file_scan.limit,
             file_scan: Arc::new(file_scan),
             units: facts.into(),
@@ -163,20 +138,11 @@ impl SortedScan {
         self
     }
 
-    /// The same scan, which says of the order within slices only what holds across them too.
-    pub(crate) fn without_constants_in_slices(&self) -> Self {
-        Self {
-            constant_in_slices: 0,
-            ..self.clone()
-        }
-    }
-
-    /// The same scan of other units in other slices. What is constant in them is not looked at.
+    /// The same scan of other units in other slices.
     pub(super) fn with_slices(&self, units: Vec<Unit>, slices: Vec<Slice>) -> Self {
         let orderings = self.orderings().to_vec();
         let (file_scan, facts) = one_group_per_unit(&self.file_scan, units, orderings);
         Self {
-            constant_in_slices: 0,
             units: facts.into(),
             slices: slices.into(),
             ..self.with_file_scan(file_scan)
@@ -289,16 +255,6 @@ impl SortedScan {
             .with_output_partitioning(partitioning)
             .with_preserve_order(false)
             .build()
-    }
-
-    /// The columns of the first ordering that have one value in each slice, as far as they are projected.
-    pub(super) fn slice_constants(&self) -> Vec<ConstExpr> {
-        let key = self.merge_key();
-        let sorts = key.iter().flat_map(|key| key.ordering().iter());
-        sorts
-            .take(self.constant_in_slices)
-            .map(|sort| ConstExpr::new(Arc::clone(&sort.expr), AcrossPartitions::Heterogeneous))
-            .collect()
     }
 
     /// What is known of the order and the equality of columns without regard to filters.

@@ -424,30 +424,6 @@ async fn display_formats() {
     assert_snapshot!("verbose", show.indent(true).to_string().replace(folder, ""));
 }
 
-/// Within a slice of one device, rows are in order of what comes after it in the key.
-#[tokio::test]
-async fn a_constant_in_each_slice() {
-    let folder = Folder::new();
-    for (file, device) in [(0, "a"), (1, "a"), (2, "b"), (3, "b")] {
-        let ts = int64((0..10).map(|row| (file % 2) * 10 + row));
-        let device: ArrayRef = Arc::new(StringArray::from(vec![device; 10]));
-        folder.write(
-            &shuffled_name(file as usize),
-            &batch([("device", device), ("ts", ts)]),
-        );
-    }
-    let ctx = Session::new(2).sorted().await;
-    run(&ctx, &folder.ddl("device, ts")).await;
-    let sql = "SELECT ts, device FROM t ORDER BY ts";
-    assert_snapshot!("constant_in_slices", sorted_plan(&ctx, &folder, sql).await);
-    let found = rows(&ctx, "SELECT ts FROM t ORDER BY ts LIMIT 6").await;
-    assert_eq!(found, ["0", "0", "1", "1", "2", "2"]);
-    // Both together are in the order of the whole key only.
-    let ctx = Session::new(1).sorted().await;
-    run(&ctx, &folder.ddl("device, ts")).await;
-    assert!(plan(&ctx, &folder, sql).await.contains("SortExec"));
-}
-
 /// DataFusion deals the rows of a small table to all partitions for the filter. It must not come to a sort.
 #[tokio::test]
 async fn few_rows_below_a_filter() {
