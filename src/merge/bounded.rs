@@ -203,7 +203,8 @@ impl<R: Runs> BoundedMerge<R> {
                     return Poll::Ready(Ok(()));
                 };
                 let cursor = Cursor::try_new(keys, batch, place)?;
-                self.reservation.try_grow(cursor.bytes)?;
+                // Counted, and not refused: the batch is there, and the merge cannot go on without it.
+                self.reservation.grow(cursor.bytes);
                 self.heads[run] = Head::Batch(cursor);
             }
         }

@@ -28,7 +28,7 @@ impl Tournament {
         Self { nodes }
     }
 
-    /// The run that comes next, if there is any.
+    /// The run that comes next; 0 if there is none.
     pub(super) fn winner(&self) -> usize {
         self.nodes[0]
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::buffer::BufferExec;
@@ -15,10 +16,10 @@ use super::chain::Chain;
 use crate::scan::{InPieces, PieceSize, SortedScan};
 use crate::sequence::{Overlap, SequenceExec};
 
-/// Reads slices that are one run as a [`SequenceExec`] of small pieces, in place of a merge.
+/// Reads slices as a [`SequenceExec`] of small pieces, in place of a merge.
 ///
-/// It replaces a [`SortPreservingMergeExec`] over a [`SortedScan`] of contiguous slices, and a scan of one slice, seen
-/// through nodes that keep partitions and order. The slices are cut into pieces of some row groups each, so that the
+/// It replaces a [`SortPreservingMergeExec`] over a [`SortedScan`], and a scan of one slice, seen through nodes that keep
+/// partitions and order. Pieces that overlap are in several runs, whose rows are compared where they do. The slices are cut into pieces of some row groups each, so that the
 /// pieces that come next are decoded by other cores while one is emitted:
 ///
 /// ```text
@@ -27,7 +28,8 @@ use crate::sequence::{Overlap, SequenceExec};
 ///     DataSourceExec: SortedScan: slices=4, …          DataSourceExec: SortedScan: slices=64, …
 /// ```
 ///
-/// [`with_sorted_listing`] registers it after DataFusion's own rules. Without it, sorted tables are right, and slower.
+/// [`with_sorted_listing`] registers it after DataFusion's own rules. Without it, sorted tables are slower, and share a
+/// fault of DataFusion 55.2: a merge by the beginning of an ordering is taken to keep all of it.
 /// It may run anywhere after the distribution of the plan is settled, and any number of times.
 ///
 /// [`with_sorted_listing`]: crate::SessionStateBuilderExt::with_sorted_listing
@@ -90,7 +92,10 @@ impl Sequencer {
     /// The sequence that may take the place of `plan`.
     fn sequence(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         match plan.downcast_ref::<SortPreservingMergeExec>() {
-            Some(merge) => self.in_place_of_merge(merge),
+            Some(merge) => match self.in_place_of_merge(merge)? {
+                None => with_whole_ordering(merge),
+                sequence => Ok(sequence),
+            },
             None if plan.output_partitioning().partition_count() == 1 => {
                 self.in_place_of_slice(plan)
             }
@@ -120,19 +125,13 @@ impl Sequencer {
             return Ok(None);
         }
         let ordering = merge.expr().clone();
-        match self.pieces(scan)? {
-            Some(pieces) => in_sequence(&chain, pieces, Some(ordering), merge.fetch()),
-            // Each slice lies wholly at or before the next, and merges its own runs, if it has several.
-            None if scan.is_in_key_order() => {
-                let slices = InPieces {
-                    scan: scan.clone(),
-                    runs: vec![(0..scan.slice_count()).collect()],
-                    places: vec![],
-                };
-                in_sequence(&chain, slices, Some(ordering), merge.fetch())
-            }
-            None => Ok(None),
-        }
+        // Where there is nothing to cut, the slices are the inputs. Those in key order are one run, and each merges its
+        // own runs, if it has several. Others have to be compared by the whole key: see `with_whole_ordering`.
+        let inputs = match self.pieces(scan)? {
+            Some(pieces) => pieces,
+            None => scan.uncut(),
+        };
+        in_sequence(&chain, inputs, Some(ordering), merge.fetch())
     }
 
     /// One slice is one partition already, and gains only where it is cut.
@@ -164,6 +163,32 @@ impl Sequencer {
             at_most: MOST_PIECES,
             row_group: LEAST_OF_ROW_GROUP,
         })
+    }
+}
+
+/// `merge` by all of the ordering that its input has, if it merges by the beginning of that only, and the input is one of
+/// ours.
+///
+/// DataFusion 55.2 believes that a merge keeps all of the ordering of its inputs, and drops later sorts for that. But
+/// rows of several inputs that are equal in what is compared come in any order.
+fn with_whole_ordering(merge: &SortPreservingMergeExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(whole) = merge.input().output_ordering() else {
+        return Ok(None);
+    };
+    let by_beginning =
+        merge.expr().len() < whole.len() && whole[..merge.expr().len()] == merge.expr()[..];
+    if !by_beginning || !has_sorted_scan(merge.input()) {
+        return Ok(None);
+    }
+    let by_all = SortPreservingMergeExec::new(whole.clone(), Arc::clone(merge.input()))
+        .with_fetch(merge.fetch());
+    Ok(Some(Arc::new(by_all)))
+}
+
+fn has_sorted_scan(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    match plan.downcast_ref::<DataSourceExec>() {
+        Some(exec) => exec.data_source().is::<SortedScan>(),
+        None => plan.children().into_iter().any(has_sorted_scan),
     }
 }
 

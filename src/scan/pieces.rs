@@ -123,6 +123,20 @@ impl SortedScan {
         }))
     }
 
+    /// The slices as they are.
+    pub(crate) fn uncut(&self) -> InPieces {
+        let slices = 0..self.slices.len();
+        InPieces {
+            scan: self.clone(),
+            runs: if self.is_in_key_order() {
+                vec![slices.clone().collect()]
+            } else {
+                slices.clone().map(|slice| vec![slice]).collect()
+            },
+            places: slices.collect(),
+        }
+    }
+
     fn pieces_of(&self, mut pieces: Pieces, atoms: &[Atom]) -> Result<Vec<Piece>> {
         for of_unit in atoms.chunk_by(|a, b| a.unit == b.unit) {
             let mut rest = of_unit;

@@ -1,5 +1,6 @@
 //! Reading a scan from its last row to its first.
 
+use std::collections::VecDeque;
 use std::task::{Context, Poll, ready};
 
 use arrow::array::{RecordBatch, UInt32Array};
@@ -80,16 +81,40 @@ impl SortedScan {
 pub(super) struct ReversedUnit {
     /// What is still to be read.
     forward: Option<SendableRecordBatchStream>,
-    batches: Vec<RecordBatch>,
+    batches: VecDeque<RecordBatch>,
+    /// The rows of these batches.
+    rows: usize,
+    /// How many rows are asked for at most, which are the last.
+    fetch: Option<usize>,
     reservation: MemoryReservation,
 }
 
 impl ReversedUnit {
-    pub(super) fn new(forward: SendableRecordBatchStream, reservation: MemoryReservation) -> Self {
+    pub(super) fn new(
+        forward: SendableRecordBatchStream,
+        fetch: Option<usize>,
+        reservation: MemoryReservation,
+    ) -> Self {
         Self {
             forward: Some(forward),
-            batches: vec![],
+            batches: VecDeque::new(),
+            rows: 0,
+            fetch,
             reservation,
+        }
+    }
+
+    /// Lets go of batches that the last rows are enough without.
+    fn drop_unwanted(&mut self) {
+        let Some(fetch) = self.fetch else {
+            return;
+        };
+        while let Some(first) = self.batches.front()
+            && self.rows - first.num_rows() >= fetch
+        {
+            self.rows -= first.num_rows();
+            self.reservation.shrink(get_record_batch_memory_size(first));
+            self.batches.pop_front();
         }
     }
 
@@ -97,19 +122,17 @@ impl ReversedUnit {
         while let Some(forward) = &mut self.forward {
             match ready!(forward.poll_next_unpin(cx)).transpose() {
                 Ok(Some(batch)) => {
-                    if let Err(e) = self
-                        .reservation
-                        .try_grow(get_record_batch_memory_size(&batch))
-                    {
-                        return Poll::Ready(Some(Err(e)));
-                    }
-                    self.batches.push(batch);
+                    // Counted, and not refused: there is no other way to read the unit.
+                    self.reservation.grow(get_record_batch_memory_size(&batch));
+                    self.rows += batch.num_rows();
+                    self.batches.push_back(batch);
+                    self.drop_unwanted();
                 }
                 Ok(None) => self.forward = None,
                 Err(e) => return Poll::Ready(Some(Err(e))),
             }
         }
-        Poll::Ready(self.batches.pop().map(|batch| {
+        Poll::Ready(self.batches.pop_back().map(|batch| {
             self.reservation
                 .shrink(get_record_batch_memory_size(&batch));
             turned_round(&batch)

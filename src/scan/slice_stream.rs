@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::datasource::source::DataSource;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
@@ -115,7 +115,7 @@ impl SliceRuns {
         Ok(if self.scan.reversed {
             let pool = self.context.memory_pool();
             let reservation = MemoryConsumer::new("SortedScan reversed").register(pool);
-            UnitStream::Reversed(ReversedUnit::new(stream, reservation))
+            UnitStream::Reversed(ReversedUnit::new(stream, self.scan.fetch, reservation))
         } else {
             UnitStream::Forward(stream)
         })
@@ -151,7 +151,7 @@ impl Runs for SliceRuns {
         }
         let run = &mut self.runs[run];
         let Some(open) = &mut run.open else {
-            return Poll::Pending;
+            return Poll::Ready(internal_err!("unit {unit} is not open"));
         };
         let batch = match run.early.take() {
             Some(batch) => batch,

@@ -99,7 +99,8 @@ impl SortedScan {
     ///
     /// In each slice, every one of `orderings` must hold within and across the units of a run, and the table columns
     /// `null_free` must have no NULL in any unit. Where `grouping` is in key order, the orderings must hold across
-    /// slices too. Where a slice has several runs, there is one ordering, of columns that `scan` projects.
+    /// slices too. Where a slice has several runs, the first ordering is of columns that `scan` projects, and the others
+    /// follow from it.
     pub(crate) fn new(
         scan: &FileScanConfig,
         units: Vec<Unit>,
@@ -184,7 +185,7 @@ impl SortedScan {
         Some(MergeKey::new(LexOrdering::new(ordering)?, self.reversed))
     }
 
-    /// Where the keys of the first units of a slice's first run lie: none of its rows come before.
+    /// Where the keys of the first unit of a slice of one run lie: none of its rows comes before, in the order of reading.
     pub(crate) fn first_bounds(&self, slice: usize) -> Option<Bounds> {
         let first = *self.slices.get(slice)?.runs.first()?.first()?;
         self.units[first].bounds.clone()

@@ -534,3 +534,67 @@ async fn folders_kept_and_mixed() {
         }
     }
 }
+
+/// DataFusion takes the orders of the inputs of a merge for orders of its output: what holds within slices only must not
+/// be declared.
+#[tokio::test]
+async fn an_order_within_slices_is_none_across_them() {
+    // Within a row group there is one key, so that rows are in order of `id` in each slice.
+    let folder = Folder::new();
+    let rows_of_one_key = batch([("k", int64([1, 2])), ("id", int64([0, 1]))]);
+    folder.write_with("a.parquet", &rows_of_one_key, row_groups_of(1));
+    let ctx = Session::new(2).sorted().await;
+    run(&ctx, &folder.ddl("k")).await;
+    let sql = "SELECT id FROM (SELECT * FROM t ORDER BY k DESC, id LIMIT 2) ORDER BY id";
+    assert_eq!(rows(&ctx, sql).await, ["0", "1"]);
+}
+
+/// Two orders that hold in each file, of files that overlap in the first.
+#[tokio::test]
+async fn a_merge_by_one_order_loses_the_other() {
+    let folder = Folder::new();
+    for (name, a, b) in [("a.parquet", 0, 0), ("b.parquet", 1, 100)] {
+        let keys = batch([
+            ("a", int64((0..20).map(|row| a + 2 * row))),
+            ("b", int64((0..20).map(|row| b + row))),
+        ]);
+        folder.write(name, &keys);
+    }
+    for partitions in [1, 2, 4] {
+        let ctx = Session::new(partitions).sorted().await;
+        run(&ctx, &folder.ddl("a").replace("(a)", "(a) WITH ORDER (b)")).await;
+        let sql = "SELECT b FROM (SELECT * FROM t ORDER BY a LIMIT 10) ORDER BY b";
+        let expected = ["0", "1", "2", "3", "4", "100", "101", "102", "103", "104"];
+        assert_eq!(rows(&ctx, sql).await, expected);
+    }
+}
+
+/// Rows that are equal in the beginning of the key, in files that overlap.
+#[tokio::test]
+async fn a_merge_by_the_beginning_of_the_key_keeps_the_rest() {
+    let folder = Folder::new();
+    for file in 0..2 {
+        let keys = batch([
+            ("a", int64([0, 0, 0, 1, 1, 1])),
+            ("b", int64((0..6).map(|row| file + 2 * row))),
+        ]);
+        folder.write(&format!("{file}.parquet"), &keys);
+    }
+    let expected: Vec<_> = (0..12).map(|b| format!("{} {b}", b / 6)).collect();
+    for partitions in [1, 2, 4] {
+        for cut in [true, false] {
+            let ctx = Session::new(partitions)
+                .set("datafusion.optimizer.repartition_file_scans", cut)
+                .sorted()
+                .await;
+            run(&ctx, &folder.ddl("a, b")).await;
+            for sql in [
+                "SELECT * FROM (SELECT a, b FROM t ORDER BY a LIMIT 12) ORDER BY a, b",
+                "SELECT * FROM (SELECT a, b FROM (SELECT * FROM t UNION ALL SELECT * FROM t WHERE a > 5) \
+                 ORDER BY a LIMIT 12) ORDER BY a, b",
+            ] {
+                assert_eq!(rows(&ctx, sql).await, expected, "{sql}");
+            }
+        }
+    }
+}

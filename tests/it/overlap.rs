@@ -150,10 +150,10 @@ async fn a_large_file_is_cut_for_balance() {
 #[tokio::test]
 async fn merges_are_accounted_for() {
     let folder = staggered(40, 1000, 0);
+    // Nothing can be read ahead; what the merge holds is counted all the same.
     let ctx = Session::new(2).with_memory(20_000).sorted().await;
     run(&ctx, &folder.ddl("k")).await;
-    let error = error(&ctx, BY_KEY).await;
-    assert!(error.contains("Resources exhausted"), "{error}");
+    assert_eq!(rows(&ctx, BY_KEY).await, expected(40, 1000, 0));
     let ctx = Session::new(2).with_memory(4 << 20).sorted().await;
     run(&ctx, &folder.ddl("k")).await;
     assert_eq!(rows(&ctx, BY_KEY).await, expected(40, 1000, 0));

@@ -108,11 +108,11 @@ async fn a_limit_reads_the_last_row_group_of_the_last_file() {
 #[tokio::test]
 async fn one_row_group_is_held_and_accounted_for() {
     let folder = folder();
-    // A row group is 250 rows of two columns of eight bytes.
+    // A row group is 250 rows of two columns of eight bytes, and cannot be refused.
     let ctx = Session::new(1).with_memory(3_000).sorted().await;
     run(&ctx, &folder.ddl("k")).await;
     let sql = "SELECT k, v FROM t ORDER BY k DESC";
-    assert!(error(&ctx, sql).await.contains("Resources exhausted"));
+    assert_eq!(rows(&ctx, sql).await.len(), 4000);
     let ctx = Session::new(1).with_memory(20_000).sorted().await;
     run(&ctx, &folder.ddl("k")).await;
     assert_eq!(rows(&ctx, sql).await.len(), 4000);
