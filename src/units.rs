@@ -5,7 +5,7 @@ use std::ops::Range;
 use datafusion::common::Result;
 use datafusion::datasource::physical_plan::FileScanConfig;
 
-use crate::layout::{self, Bounds, Slice};
+use crate::layout::{self, Bounds, Key, Slice};
 use crate::proof::{GroupBounds, KeyFacts};
 use crate::scan::{self, UnitFacts, are_ascending, bounds_of, cut_to};
 use crate::snapshot::ListedFile;
@@ -43,15 +43,15 @@ impl Parts {
                 && files[file]
                     .footer()
                     .is_some_and(|footer| are_ascending(footer.row_groups()));
-            let together = |a: &GroupBounds, b: &GroupBounds| !a.bounds.ends_before(&b.bounds);
-            let runs: Vec<_> = facts.groups.chunk_by(together).collect();
-            if !is_cut || runs.len() < 2 {
+            let starts = starts_of_parts(&facts.groups);
+            if !is_cut || starts.len() < 2 {
                 parts.push(Part { file, groups: None });
                 continue;
             }
-            parts.extend(runs.into_iter().map(|run| Part {
+            let ends = starts[1..].iter().copied().chain([facts.groups.len()]);
+            parts.extend(starts.iter().zip(ends).map(|(&start, end)| Part {
                 file,
-                groups: Some(run[0].group..run[run.len() - 1].group + 1),
+                groups: Some(facts.groups[start].group..facts.groups[end - 1].group + 1),
             }));
         }
         Self::new(parts, files, facts)
@@ -193,6 +193,19 @@ impl Parts {
     }
 }
 
+/// The places among `groups` at which all that came before ends before all that comes begins.
+fn starts_of_parts(groups: &[GroupBounds]) -> Vec<usize> {
+    let mut starts = vec![];
+    let mut reach: Option<&Key> = None;
+    for (place, GroupBounds { bounds, .. }) in groups.iter().enumerate() {
+        if reach.is_none_or(|reach| reach <= bounds.lower()) {
+            starts.push(place);
+        }
+        reach = reach.max(Some(bounds.upper()));
+    }
+    starts
+}
+
 impl Part {
     fn bounds(&self, facts: &[KeyFacts]) -> Option<Bounds> {
         let facts = &facts[self.file];
@@ -213,5 +226,31 @@ impl Part {
                 .sum(),
             _ => file.file.effective_size(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_cut_where_nothing_before_reaches_further() {
+        let groups = |bounds: &[(u8, u8)]| {
+            let group = |(group, &(lower, upper)): (usize, &(u8, u8))| GroupBounds {
+                group,
+                bounds: Bounds::try_new(Key::new([&[lower][..]]), Key::new([&[upper][..]]))
+                    .unwrap(),
+            };
+            bounds.iter().enumerate().map(group).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            starts_of_parts(&groups(&[(0, 1), (1, 2), (5, 9)])),
+            [0, 1, 2]
+        );
+        assert_eq!(
+            starts_of_parts(&groups(&[(0, 9), (1, 2), (3, 4), (9, 9)])),
+            [0, 3]
+        );
+        assert!(starts_of_parts(&[]).is_empty());
     }
 }

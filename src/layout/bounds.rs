@@ -46,7 +46,7 @@ impl Key {
         }
     }
 
-    /// About where the key lies among others of its order.
+    /// About where the key lies among others of its order. An estimate: nothing may be concluded from it.
     pub(crate) fn as_number(&self) -> f64 {
         let digit = |(place, byte): (i32, &u8)| f64::from(*byte) * 256_f64.powi(-place);
         (0..).zip(self.bytes.iter()).take(16).map(digit).sum()

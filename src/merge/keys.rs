@@ -161,6 +161,7 @@ fn prefix(bytes: &[u8], reversed: bool) -> u128 {
     let prefix = match (bytes.first_chunk::<16>(), bytes.split_first_chunk::<8>()) {
         (Some(first), _) => u128::from_be_bytes(*first),
         (None, Some((first, rest))) => {
+            // Of less than eight bytes.
             let rest = rest
                 .iter()
                 .fold(0, |rest, &byte| rest << 8 | u64::from(byte))

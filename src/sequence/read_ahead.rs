@@ -92,7 +92,10 @@ impl ReadAhead {
                 }
             }
             // There may be room for more than one.
-            Some(_) => self.wake_next(&mut state),
+            Some(_) => {
+                state.waiting.retain(|&waiting| waiting != input);
+                self.wake_next(&mut state);
+            }
         }
         charge
     }

@@ -74,13 +74,23 @@ pub(crate) fn limited(random: &mut Random, t: &Table, rows: usize) -> Query {
         format!("(SELECT * FROM t ORDER BY {} LIMIT {fetch}) s", list(order))
     };
     let fetch = random.within(1..=10).min(rows + 1);
-    match random.below(4) {
+    match random.below(6) {
         0 => Query::new(Kind::Limited, "count(*) AS n", inner(&order, fetch)),
         1 => {
             let columns = list(order.iter().map(|term| &term.expr));
             Query::new(Kind::Limited, columns, inner(&order, fetch)).ordered(order)
         }
-        2 => Query::new(Kind::Limited, "*", inner(&certain, fetch))
+        // All rows, in one order and then in another that the first must not be taken for.
+        2 => {
+            let key = terms(t.key());
+            let prefix = key[..random.within(1..=key.len())].to_vec();
+            Query::new(Kind::Limited, "*", inner(&prefix, rows + 1)).ordered(key)
+        }
+        3 => {
+            let other = random_order(random, t);
+            Query::new(Kind::Limited, "*", inner(&other, rows + 1)).ordered(terms(t.key()))
+        }
+        4 => Query::new(Kind::Limited, "*", inner(&certain, fetch))
             .ordered(terms(t.key()))
             .maybe_filtered(random, t)
             .maybe_limited(random, fetch),
