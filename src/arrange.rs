@@ -187,12 +187,12 @@ impl Arrangement<'_> {
         // A merge by one order keeps the other only if no rows of several slices are equal in it. DataFusion believes that
         // it keeps all orders of its inputs.
         let in_order = grouping.is_in_key_order() && parts.separate(&slices, &keys[0].facts);
-        let all = [slices
+        let all: Vec<_> = slices
             .iter()
             .flat_map(|slice| slice.runs.concat())
-            .collect::<Vec<_>>()];
+            .collect();
         keys.extend(further.into_iter().filter(|key| {
-            in_order && parts.are_runs_of(&all, &key.facts) && parts.separate(&slices, &key.facts)
+            in_order && parts.is_run_of(&all, &key.facts) && parts.separate(&slices, &key.facts)
         }));
         let units = parts.scan_units(self.files, &keys[0].facts, self.scan)?;
         let null_free = null_free_columns(&keys);

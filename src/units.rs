@@ -177,8 +177,8 @@ impl Parts {
         bounds.windows(2).all(separate)
     }
 
-    /// Whether each of `runs`, in the order it has, is in the order of another key, of which `facts` are known.
-    pub(crate) fn are_runs_of(&self, runs: &[Vec<usize>], facts: &[KeyFacts]) -> bool {
+    /// Whether `run`, in the order it has, is in the order of another key, of which `facts` are known.
+    pub(crate) fn is_run_of(&self, run: &[usize], facts: &[KeyFacts]) -> bool {
         let in_order = |pair: &[usize]| {
             let (a, b) = (&self.parts[pair[0]], &self.parts[pair[1]]);
             let same_file = a.file == b.file
@@ -189,7 +189,7 @@ impl Parts {
             let bounds = a.bounds(facts).zip(b.bounds(facts));
             same_file || bounds.is_some_and(|(a, b)| a.ends_before(&b))
         };
-        runs.iter().flat_map(|run| run.windows(2)).all(in_order)
+        run.windows(2).all(in_order)
     }
 }
 

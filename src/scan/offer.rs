@@ -37,29 +37,22 @@ impl Offer {
         let mut slices = slices_of_clusters(&self.layout, partitions);
         // What is above has counted the partitions.
         slices.resize(partitions.max(slices.len()), Slice { runs: vec![] });
-        let sorted = |orderings| {
-            SortedScan::new(
-                scan,
-                self.units.clone(),
-                slices.clone(),
-                orderings,
-                self.null_free.clone(),
-                Grouping::Clusters(Arc::clone(&self.why)),
-            )
-            .with_read_ahead_bytes(self.read_ahead_bytes)
-        };
-        let mut orderings = vec![self.ordering.clone()];
-        let Some(key) = sorted(orderings.clone()).merge_key() else {
+        let sorted = SortedScan::new(
+            scan,
+            self.units.clone(),
+            slices,
+            vec![self.ordering.clone()],
+            self.null_free.clone(),
+            Grouping::Clusters(Arc::clone(&self.why)),
+        )
+        .with_read_ahead_bytes(self.read_ahead_bytes);
+        let Some(key) = sorted.merge_key() else {
             return Ok(None);
         };
-        let projected = key.ordering().len();
-        if projected == self.ordering.len() {
-            orderings.extend(self.further.iter().cloned());
-        } else {
-            orderings = LexOrdering::new(self.ordering[..projected].to_vec())
-                .into_iter()
-                .collect();
-        }
-        Ok(Some(sorted(orderings)))
+        let projected = self.ordering[..key.ordering().len()].to_vec();
+        let is_whole = projected.len() == self.ordering.len();
+        let further = self.further.iter().filter(|_| is_whole).cloned();
+        let orderings = LexOrdering::new(projected).into_iter().chain(further);
+        Ok(Some(sorted.with_orderings(orderings.collect())))
     }
 }

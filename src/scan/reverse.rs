@@ -68,11 +68,9 @@ impl SortedScan {
             .iter()
             .filter_map(|ordering| LexOrdering::new(ordering.iter().map(turned)))
             .collect();
-        let scan = self.with_slices(units, slices);
-        let file_scan = scan.builder().with_output_ordering(orderings).build();
         Ok(Some(Self {
             reversed: true,
-            ..scan.with_file_scan(file_scan)
+            ..self.with_slices(units, slices).with_orderings(orderings)
         }))
     }
 }

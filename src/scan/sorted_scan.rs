@@ -232,6 +232,12 @@ impl SortedScan {
         FileScanConfigBuilder::from(self.file_scan.as_ref().clone())
     }
 
+    /// The same scan, declaring these orderings.
+    pub(super) fn with_orderings(&self, orderings: Vec<LexOrdering>) -> Self {
+        let file_scan = self.builder().with_output_ordering(orderings).build();
+        self.with_file_scan(file_scan)
+    }
+
     pub(super) fn with_file_scan(&self, file_scan: FileScanConfig) -> Self {
         Self {
             file_scan: Arc::new(file_scan),
@@ -336,7 +342,6 @@ impl SortedScan {
             .iter()
             .filter_map(|ordering| LexOrdering::new(ordering.iter().map(placed)))
             .collect();
-        let placed = self.builder().with_output_ordering(orderings).build();
-        Ok(self.with_file_scan(placed))
+        Ok(self.with_orderings(orderings))
     }
 }
