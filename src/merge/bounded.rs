@@ -1,16 +1,17 @@
 //! The bounded merge.
 
-use std::cmp::Ordering;
 use std::task::{Context, Poll, ready};
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use datafusion::common::Result;
-use datafusion::common::utils::memory::get_record_batch_memory_size;
 use datafusion::execution::memory_pool::MemoryReservation;
 
-use super::keys::{BatchKeys, KeyBuf, KeyRef, Keys, MergeKey};
+use super::cursor::{Cursor, Limit};
+use super::keys::{KeyBuf, Keys, MergeKey};
 use super::output::Output;
+use super::rank::{QuickRank, Rank, is_before};
+use super::stretch::Stretch;
 use super::tournament::Tournament;
 
 /// The inputs of a merge: runs, each of which is parts one after another, each of which is sorted.
@@ -51,8 +52,9 @@ pub(crate) enum Polled {
 ///
 /// A part takes part only from the moment that the last key emitted can reach its bound. Until then it is not polled,
 /// and costs a comparison of bounds. A batch that ends before any other row or bound passes untouched. Where runs do
-/// overlap, rows move in stretches found by galloping. Of rows with equal keys, those of the part that comes first come
-/// first. A single run passes without any comparison.
+/// overlap, the merge looks only for stretches that no other row comes in between, which are then put in order by
+/// [tasks of their own](super::stretch::merge). Of rows with equal keys, those of the part that comes first come first.
+/// A single run passes without any comparison.
 #[derive(Debug)]
 pub(crate) struct BoundedMerge<R> {
     runs: R,
@@ -64,9 +66,6 @@ pub(crate) struct BoundedMerge<R> {
     /// `None` if there is one run only.
     keys: Option<Keys>,
     output: Output,
-    /// The run that rows came from last, and how many times in a row.
-    streak: (usize, usize),
-    reservation: MemoryReservation,
 }
 
 #[derive(Debug)]
@@ -80,58 +79,46 @@ enum Head {
     End,
 }
 
-/// A batch, as far as its rows are not emitted yet.
+/// How a merge puts its rows out.
 #[derive(Debug)]
-struct Cursor {
-    batch: RecordBatch,
-    columns: Vec<ArrayRef>,
-    keys: CursorKeys,
-    at: usize,
-    place: usize,
-    bytes: usize,
+pub(crate) struct MergeOptions {
+    pub(crate) batch_size: usize,
+    /// How many rows are asked for, if not all.
+    pub(crate) fetch: Option<usize>,
+    /// How many tasks may put rows in order at a time. If none, the merge does it itself.
+    pub(crate) tasks: usize,
+    pub(crate) reservation: MemoryReservation,
 }
-
-#[derive(Debug)]
-enum CursorKeys {
-    /// Those of the first and the last row.
-    Ends {
-        first: KeyBuf,
-        last: KeyBuf,
-    },
-    All(BatchKeys),
-}
-
-/// So many times in a row a run has to come first before it is worth a search how far it goes.
-const GALLOP: usize = 3;
 
 impl<R: Runs> BoundedMerge<R> {
-    /// A merge of `runs` by `key`, which may be `None` if there is only one: its first `fetch` rows.
+    /// A merge of `runs` by `key`, which may be `None` if there is only one.
     pub(crate) fn try_new(
         runs: R,
         key: Option<MergeKey>,
         schema: &Schema,
-        batch_size: usize,
-        fetch: Option<usize>,
-        reservation: MemoryReservation,
+        options: MergeOptions,
     ) -> Result<Self> {
         let keys = match key.filter(|_| runs.count() > 1) {
             Some(key) => Some(Keys::try_new(key, schema)?),
             None => None,
         };
-        let heads: Vec<_> = (0..runs.count())
-            .map(|run| next_head(&runs, &keys, run, None))
-            .collect();
-        let ranks: Vec<_> = heads.iter().map(|head| head.rank().quick()).collect();
-        Ok(Self {
-            tournament: Tournament::new(heads.len(), |a, b| is_before(&ranks, &heads, a, b)),
-            ranks,
-            output: Output::new(runs.count(), batch_size, fetch),
-            runs,
-            heads,
-            keys,
-            streak: (0, 0),
+        let heads = (0..runs.count()).map(|run| next_head(&runs, &keys, run, None));
+        let MergeOptions {
+            batch_size,
+            fetch,
+            tasks,
             reservation,
-        })
+        } = options;
+        let mut merge = Self {
+            heads: heads.collect(),
+            ranks: vec![],
+            tournament: Tournament::new(0, |_, _| false),
+            output: Output::new(batch_size, fetch, tasks, reservation),
+            runs,
+            keys,
+        };
+        merge.rank_all();
+        Ok(merge)
     }
 
     pub(crate) fn runs_mut(&mut self) -> &mut R {
@@ -142,8 +129,7 @@ impl<R: Runs> BoundedMerge<R> {
     pub(crate) fn end(&mut self) {
         self.runs.end();
         self.heads.clear();
-        self.output.clear();
-        self.reservation.free();
+        self.output.end();
     }
 
     /// Whether all rows that were asked for have been emitted.
@@ -158,25 +144,46 @@ impl<R: Runs> BoundedMerge<R> {
 
     pub(crate) fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<RecordBatch>>> {
         loop {
-            if let Some(batch) = self.output.pop() {
-                return Poll::Ready(Ok(Some(batch)));
+            let is_over = self.output.is_full() || self.has_ended();
+            if is_over {
+                self.output.flush()?;
             }
-            if self.heads.is_empty() || self.output.is_full() {
-                return Poll::Ready(Ok(None));
+            match self.output.poll_pop(cx) {
+                Poll::Ready(Some(batch)) => return Poll::Ready(batch.map(Some)),
+                Poll::Ready(None) if is_over => return Poll::Ready(Ok(None)),
+                Poll::Pending if is_over || !self.output.has_room() => return Poll::Pending,
+                Poll::Ready(None) | Poll::Pending => ready!(self.advance(cx))?,
             }
-            let run = self.tournament.winner();
-            match &self.heads[run] {
-                Head::End => {
-                    self.output.flush()?;
-                    return Poll::Ready(Ok(self.output.pop()));
-                }
-                Head::Bound { .. } => ready!(self.poll_run(run, cx))?,
-                Head::Batch(_) => self.emit(run)?,
-            }
-            self.ranks[run] = self.heads[run].rank().quick();
-            let (ranks, heads) = (&self.ranks, &self.heads);
-            self.tournament.replay(|a, b| is_before(ranks, heads, a, b));
         }
+    }
+
+    fn has_ended(&self) -> bool {
+        let next = self.heads.get(self.tournament.winner());
+        next.is_none_or(|head| matches!(head, Head::End))
+    }
+
+    /// Goes on with the run that comes next.
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let run = self.tournament.winner();
+        match &self.heads[run] {
+            Head::End => {}
+            Head::Bound { .. } => {
+                ready!(self.poll_run(run, cx))?;
+                self.rank_winner();
+            }
+            Head::Batch(cursor) => {
+                let next = self.tournament.runner_up(|a, b| self.is_before(a, b));
+                let next = next.map_or(Rank::End, |other| self.heads[other].rank());
+                if cursor.last().is_before(next) {
+                    self.pass(run)?;
+                    self.rank_winner();
+                } else {
+                    self.put_in_order(run)?;
+                    self.rank_all();
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Reads on in `run`. If there is no other, its batches pass.
@@ -196,66 +203,104 @@ impl<R: Runs> BoundedMerge<R> {
             Polled::Batch(batch) if batch.num_rows() == 0 => {}
             Polled::Batch(batch) => {
                 let Some(keys) = &self.keys else {
-                    self.output.push_whole(&batch);
+                    self.output.push_whole(&batch)?;
                     return Poll::Ready(Ok(()));
                 };
                 let Some(Part { place, .. }) = self.runs.part(run) else {
                     return Poll::Ready(Ok(()));
                 };
                 let cursor = Cursor::try_new(keys, batch, place)?;
-                // Counted, and not refused: the batch is there, and the merge cannot go on without it.
-                self.reservation.grow(cursor.bytes);
+                self.output.hold(cursor.bytes());
                 self.heads[run] = Head::Batch(cursor);
             }
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Emits rows of `run`, which comes first.
-    fn emit(&mut self, run: usize) -> Result<()> {
-        self.streak = match self.streak {
-            (same, times) if same == run => (run, times + 1),
-            _ => (run, 0),
-        };
-        let heads = &self.heads;
-        let limit = || {
-            let less = |a, b| is_before(&self.ranks, heads, a, b);
-            let runner_up = self.tournament.runner_up(less);
-            runner_up.map_or(Rank::End, |other| heads[other].rank())
-        };
-        let Head::Batch(cursor) = &heads[run] else {
-            return Ok(());
-        };
-        let rows = match &cursor.keys {
-            CursorKeys::Ends { last, .. } if cursor.rank_of(last.as_ref()).is_before(limit()) => {
-                cursor.rows_left()
-            }
-            CursorKeys::Ends { .. } => 0,
-            CursorKeys::All(_) if self.streak.1 < GALLOP => 1,
-            CursorKeys::All(keys) => cursor.rows_before(keys, limit()),
-        };
-        let Head::Batch(cursor) = &mut self.heads[run] else {
-            return Ok(());
-        };
-        if rows == 0 {
-            if let Some(keys) = &self.keys {
-                cursor.keys = CursorKeys::All(keys.of_batch(&cursor.columns)?);
-            }
-            // Mostly, the batch reaches into another with its end only.
-            self.streak = (run, GALLOP);
-            return Ok(());
+    /// Emits all rows left of the batch that `run` is at.
+    fn pass(&mut self, run: usize) -> Result<()> {
+        if let Head::Batch(cursor) = &mut self.heads[run] {
+            self.output.push_rows(cursor.take_all())?;
         }
-        self.output.push(run, &cursor.batch, cursor.at, rows)?;
-        cursor.at += rows;
-        if cursor.rows_left() == 0 {
-            self.output.end_batch(run);
-            self.reservation.shrink(cursor.bytes);
+        self.end_batch(run);
+        Ok(())
+    }
+
+    /// Emits rows of `run`, which comes next, and all that come in between.
+    fn put_in_order(&mut self, run: usize) -> Result<()> {
+        let (Some(limit), Some(keys)) = (self.limit(run)?, &self.keys) else {
+            return Ok(());
+        };
+        let mut sources = vec![];
+        let mut ended = vec![];
+        for (run, head) in self.heads.iter_mut().enumerate() {
+            if let Head::Batch(cursor) = head {
+                sources.extend(cursor.take(keys, &limit)?);
+                if cursor.is_at_end() {
+                    ended.push(run);
+                }
+            }
+        }
+        match <[_; 1]>::try_from(sources) {
+            Ok([source]) => self.output.push_rows(source)?,
+            Err(sources) => self.output.push(Stretch { sources })?,
+        }
+        ended.into_iter().for_each(|run| self.end_batch(run));
+        Ok(())
+    }
+
+    /// Where the rows that are at hand end, or earlier, if they are more than a batch, as far as can be seen from `run`,
+    /// which comes next.
+    fn limit(&mut self, run: usize) -> Result<Option<Limit>> {
+        let is_batch = |head: &&Head| matches!(head, Head::Batch(_));
+        let at_hand = self.heads.iter().filter(is_batch).count().max(1);
+        let rows = self.output.batch_rows().div_ceil(at_hand);
+        let (Head::Batch(cursor), Some(keys)) = (&mut self.heads[run], &self.keys) else {
+            return Ok(None);
+        };
+        let mut limit = cursor.limit_after(keys, rows)?;
+        for head in &self.heads {
+            match head {
+                Head::Bound {
+                    first: Some(key),
+                    place,
+                } => limit.lower_to_before(key, *place),
+                Head::Batch(cursor) => limit.lower_to(cursor),
+                // Nothing comes before a bound that is not known, so that another run would be next.
+                Head::Bound { first: None, .. } | Head::End => {}
+            }
+        }
+        Ok(Some(limit))
+    }
+
+    /// The batch that `run` is at has been emitted.
+    fn end_batch(&mut self, run: usize) {
+        if let Head::Batch(cursor) = &self.heads[run] {
+            self.output.let_go(cursor.bytes());
             self.heads[run] = Head::Bound {
-                first: Some(cursor.last_key()),
-                place: cursor.place,
+                first: Some(cursor.last_key().to_owned()),
+                place: cursor.place(),
             };
         }
-        Ok(())
+    }
+
+    fn is_before(&self, a: usize, b: usize) -> bool {
+        is_before(&self.ranks, a, b, |run| self.heads[run].rank())
+    }
+
+    /// Finds what comes next when the run that came next has changed.
+    fn rank_winner(&mut self) {
+        let run = self.tournament.winner();
+        let (ranks, heads) = (&mut self.ranks, &self.heads);
+        ranks[run] = heads[run].rank().quick();
+        self.tournament
+            .replay(|a, b| is_before(ranks, a, b, |run| heads[run].rank()));
+    }
+
+    /// Finds what comes next when all runs may have changed.
+    fn rank_all(&mut self) {
+        self.ranks = self.heads.iter().map(|head| head.rank().quick()).collect();
+        self.tournament = Tournament::new(self.heads.len(), |a, b| self.is_before(a, b));
     }
 }
 
@@ -272,50 +317,6 @@ fn next_head<R: Runs>(runs: &R, keys: &Option<Keys>, run: usize, floor: Option<K
     Head::Bound { first, place }
 }
 
-/// Where a head is in the order of the output.
-#[derive(Debug, Clone, Copy)]
-enum Rank<'a> {
-    /// Before all keys, for all that is known, with the place of its part.
-    Start(usize),
-    /// At a key, with the place of its part.
-    At(KeyRef<'a>, usize),
-    End,
-}
-
-/// What comes first in the comparison of ranks: whether they are at a key, and the beginning of that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct QuickRank(u8, u128);
-
-/// Whether the head of run `a` comes before that of run `b`.
-fn is_before(ranks: &[QuickRank], heads: &[Head], a: usize, b: usize) -> bool {
-    match ranks[a].cmp(&ranks[b]) {
-        Ordering::Equal => heads[a].rank().is_before(heads[b].rank()),
-        order => order.is_lt(),
-    }
-}
-
-impl Rank<'_> {
-    fn quick(self) -> QuickRank {
-        match self {
-            Self::Start(_) => QuickRank(0, 0),
-            Self::At(key, _) => QuickRank(1, key.prefix()),
-            Self::End => QuickRank(2, 0),
-        }
-    }
-
-    fn is_before(self, other: Rank<'_>) -> bool {
-        match (self, other) {
-            (Self::At(a, a_place), Rank::At(b, b_place)) => match a.cmp(b) {
-                Ordering::Equal => a_place < b_place,
-                order => order.is_lt(),
-            },
-            (Self::Start(a), Rank::Start(b)) => a < b,
-            (Self::Start(_), _) | (Self::At(..), Rank::End) => true,
-            (Self::At(..), Rank::Start(_)) | (Self::End, _) => false,
-        }
-    }
-}
-
 impl Head {
     fn rank(&self) -> Rank<'_> {
         match self {
@@ -324,65 +325,8 @@ impl Head {
                 first: Some(key),
                 place,
             } => Rank::At(key.as_ref(), *place),
-            Self::Batch(cursor) => cursor.rank_of(match &cursor.keys {
-                CursorKeys::Ends { first, .. } => first.as_ref(),
-                CursorKeys::All(keys) => keys.get(cursor.at),
-            }),
+            Self::Batch(cursor) => cursor.first(),
             Self::End => Rank::End,
         }
-    }
-}
-
-impl Cursor {
-    /// A cursor at the first row of `batch`, which has one.
-    fn try_new(keys: &Keys, batch: RecordBatch, place: usize) -> Result<Self> {
-        let columns = keys.columns(&batch)?;
-        Ok(Self {
-            keys: CursorKeys::Ends {
-                first: keys.of_row(&columns, 0)?,
-                last: keys.of_row(&columns, batch.num_rows() - 1)?,
-            },
-            bytes: get_record_batch_memory_size(&batch),
-            columns,
-            batch,
-            at: 0,
-            place,
-        })
-    }
-
-    fn rank_of<'a>(&self, key: KeyRef<'a>) -> Rank<'a> {
-        Rank::At(key, self.place)
-    }
-
-    fn rows_left(&self) -> usize {
-        self.batch.num_rows() - self.at
-    }
-
-    fn last_key(&self) -> KeyBuf {
-        match &self.keys {
-            CursorKeys::Ends { last, .. } => last.clone(),
-            CursorKeys::All(keys) => keys.get(self.batch.num_rows() - 1).to_owned(),
-        }
-    }
-
-    /// How many rows from here on come before `limit`: one at least. O(log of that).
-    fn rows_before(&self, keys: &BatchKeys, limit: Rank<'_>) -> usize {
-        let is_before = |row: usize| self.rank_of(keys.get(self.at + row)).is_before(limit);
-        let left = self.rows_left();
-        let mut step = 1;
-        while step < left && is_before(step) {
-            step *= 2;
-        }
-        // The row at half the step comes before, and that at the step does not.
-        let (mut low, mut high) = (step / 2 + 1, step.min(left));
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if is_before(middle) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
     }
 }

@@ -223,6 +223,11 @@ impl KeyBuf {
 }
 
 impl BatchKeys {
+    /// The beginning of the key of a row.
+    pub(super) fn prefix(&self, row: usize) -> u128 {
+        self.prefixes[row]
+    }
+
     pub(super) fn get(&self, row: usize) -> KeyRef<'_> {
         KeyRef {
             prefix: self.prefixes[row],

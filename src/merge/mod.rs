@@ -1,11 +1,15 @@
 //! Sorted output of runs that may overlap: rows are compared only where they do.
 
 mod bounded;
+mod cursor;
+mod gather;
 mod keys;
 mod output;
+mod rank;
+mod stretch;
 mod tournament;
 
-pub(crate) use bounded::{BoundedMerge, Part, Polled, Runs};
+pub(crate) use bounded::{BoundedMerge, MergeOptions, Part, Polled, Runs};
 pub(crate) use keys::{MergeKey, reverse};
 
 #[cfg(test)]

@@ -99,18 +99,25 @@ fn merged(
     ordering: SortOptions,
     reversed: bool,
     fetch: Option<usize>,
+    tasks: usize,
     schema: &Schema,
 ) -> (Vec<i64>, usize, Vec<usize>) {
     let sort = PhysicalSortExpr::new(Arc::new(Column::new("k", 0)), ordering);
     let key = MergeKey::new(LexOrdering::new([sort]).unwrap(), reversed);
     let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
     let reservation = MemoryConsumer::new("test").register(&pool);
-    let mut merge = BoundedMerge::try_new(runs, Some(key), schema, 8, fetch, reservation).unwrap();
+    let options = MergeOptions {
+        batch_size: 8,
+        fetch,
+        tasks,
+        reservation,
+    };
+    let mut merge = BoundedMerge::try_new(runs, Some(key), schema, options).unwrap();
     let mut payloads = vec![];
     let mut cx = Context::from_waker(Waker::noop());
     loop {
         match merge.poll_batch(&mut cx) {
-            Poll::Pending => {}
+            Poll::Pending => std::thread::yield_now(),
             Poll::Ready(Ok(Some(batch))) => {
                 payloads.extend_from_slice(batch.column(1).as_primitive::<Int64Type>().values());
             }
@@ -134,6 +141,9 @@ fn forward(reversed: bool, options: SortOptions) -> SortOptions {
 
 #[test]
 fn is_a_stable_sort() {
+    // Tasks run on its threads, while this one asks again and again.
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _entered = runtime.enter();
     let mut random = Random::new(29);
     let mut passed = 0;
     for case in 0..4000 {
@@ -201,7 +211,8 @@ fn is_a_stable_sort() {
         };
         let fetch = (case % 3 == 1).then(|| random.below(90) as usize);
         let expected = &expected[..fetch.unwrap_or(usize::MAX).min(expected.len())];
-        let (found, gathered, _) = merged(runs, options, reversed, fetch, &schema);
+        let tasks = if case % 16 == 0 { 3 } else { 0 };
+        let (found, gathered, _) = merged(runs, options, reversed, fetch, tasks, &schema);
 
         assert_eq!(found, expected, "case {case}");
         passed += found.len() - gathered;
@@ -234,7 +245,7 @@ fn runs_that_overlap_a_little_pass_nearly_untouched() {
         opened: vec![],
     };
     let schema = batch(&[], false).schema();
-    let (rows, gathered, opened) = merged(runs, SortOptions::default(), false, None, &schema);
+    let (rows, gathered, opened) = merged(runs, SortOptions::default(), false, None, 0, &schema);
     assert_eq!(rows.len(), 2000);
     assert!(gathered <= (parts - 1) * 30, "{gathered} rows were copied");
     assert_eq!(

@@ -15,7 +15,7 @@ use futures::{Stream, StreamExt};
 use super::SortedScan;
 use super::reverse::ReversedUnit;
 use crate::layout::Slice;
-use crate::merge::{BoundedMerge, MergeKey, Part, Polled, Runs};
+use crate::merge::{BoundedMerge, MergeKey, MergeOptions, Part, Polled, Runs};
 
 /// Reads the units of each run of a slice one after another, each opened when it is reached, and merges the runs.
 pub(super) struct SliceStream {
@@ -30,10 +30,14 @@ impl SliceStream {
         context: Arc<TaskContext>,
     ) -> Result<Self> {
         let schema = scan.file_scan.projected_schema()?;
-        let fetch = scan.fetch;
         let key = scan.merge_key();
-        let reservation = MemoryConsumer::new("SortedScan").register(context.memory_pool());
-        let batch_size = context.session_config().batch_size();
+        let options = MergeOptions {
+            batch_size: context.session_config().batch_size(),
+            fetch: scan.fetch,
+            // There are other slices for the other cores.
+            tasks: 0,
+            reservation: MemoryConsumer::new("SortedScan").register(context.memory_pool()),
+        };
         let runs = SliceRuns {
             runs: slice.runs.iter().cloned().map(Run::new).collect(),
             key: key.clone(),
@@ -41,7 +45,7 @@ impl SliceStream {
             context,
         };
         Ok(Self {
-            merge: BoundedMerge::try_new(runs, key, &schema, batch_size, fetch, reservation)?,
+            merge: BoundedMerge::try_new(runs, key, &schema, options)?,
             schema,
         })
     }

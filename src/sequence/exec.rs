@@ -27,7 +27,7 @@ use super::Overlap;
 use super::inputs::Inputs;
 use super::read_ahead::ReadAhead;
 use super::stream::SequenceStream;
-use crate::merge::BoundedMerge;
+use crate::merge::{BoundedMerge, MergeOptions};
 
 /// Emits the partitions of its input one after another, in order, without a comparison of rows.
 ///
@@ -229,8 +229,12 @@ impl ExecutionPlan for SequenceExec {
             consumer("SequenceExec"),
             peak,
         );
-        let merging = consumer("SequenceExec merge");
-        let batch_size = context.session_config().batch_size();
+        let options = MergeOptions {
+            batch_size: context.session_config().batch_size(),
+            fetch: self.fetch,
+            tasks: context.session_config().target_partitions(),
+            reservation: consumer("SequenceExec merge"),
+        };
         let inputs = Inputs::new(
             Arc::clone(&self.input),
             context,
@@ -242,7 +246,7 @@ impl ExecutionPlan for SequenceExec {
         let key = self.overlap.as_ref().map(|overlap| overlap.key.clone());
         let schema = self.schema();
         Ok(Box::pin(cooperative(SequenceStream {
-            merge: BoundedMerge::try_new(inputs, key, &schema, batch_size, self.fetch, merging)?,
+            merge: BoundedMerge::try_new(inputs, key, &schema, options)?,
             schema,
             rows_merged: MetricBuilder::new(&self.metrics).counter("rows_merged", partition),
             baseline: BaselineMetrics::new(&self.metrics, partition),
