@@ -13,6 +13,7 @@ use crate::layout::{
 };
 use crate::planner::Planner;
 use crate::proof::KeyFacts;
+use crate::ranges::Ranges;
 use crate::scan::{Grouping, Offer, SortedScan};
 use crate::snapshot::{ListedFile, Snapshot};
 use crate::units::Parts;
@@ -51,9 +52,10 @@ pub(crate) struct Arrangement<'a> {
 }
 
 /// Slices of parts of files, and how they came about.
-struct InSlices {
-    parts: Parts,
-    slices: Vec<Slice>,
+pub(crate) struct InSlices {
+    pub(crate) parts: Parts,
+    pub(crate) slices: Vec<Slice>,
+    pub(crate) ranges: Option<Ranges>,
     grouping: Grouping,
 }
 
@@ -81,6 +83,7 @@ impl Arrangement<'_> {
                     Ok(slices) => InSlices {
                         parts,
                         slices,
+                        ranges: None,
                         grouping: Grouping::Declared(partitioning.clone()),
                     },
                     Err(obstacle) => {
@@ -89,7 +92,7 @@ impl Arrangement<'_> {
                     }
                 }
             }
-            None => match self.by_strategy(facts) {
+            None => match self.by_strategy(&keys[0]) {
                 Ok(in_slices) => in_slices,
                 Err(why) => return self.on_demand(keys, why),
             },
@@ -115,7 +118,8 @@ impl Arrangement<'_> {
     }
 
     /// Slices that are each one run; or why there are none.
-    fn by_strategy(&self, facts: &[KeyFacts]) -> Result<InSlices, String> {
+    fn by_strategy(&self, key: &Sorted) -> Result<InSlices, String> {
+        let facts = &key.facts;
         let target = self.planner.session.config().target_partitions();
         let strategy = self.planner.config.strategy;
         let (parts, layout) = self.best_layout(facts, target, strategy);
@@ -137,6 +141,16 @@ impl Arrangement<'_> {
                 stepped_down: layout.stepped_down.map(|obstacle| show(obstacle).into()),
             },
         };
+        if grouping.is_in_key_order()
+            && let Ok((parts, slices, ranges)) = self.in_ranges(key, &parts)
+        {
+            return Ok(InSlices {
+                parts,
+                slices,
+                ranges: Some(ranges),
+                grouping,
+            });
+        }
         let slices = layout
             .slices
             .into_iter()
@@ -145,6 +159,7 @@ impl Arrangement<'_> {
         Ok(InSlices {
             parts,
             slices,
+            ranges: None,
             grouping,
         })
     }
@@ -177,10 +192,12 @@ impl Arrangement<'_> {
 
     /// A scan of slices that are each one run.
     fn ordered(&self, mut keys: Vec<Sorted>, in_slices: InSlices) -> Result<SortedScan> {
+        let (units, ranges) = self.units_in_ranges(&keys[0], &in_slices)?;
         let InSlices {
             parts,
             slices,
             grouping,
+            ..
         } = in_slices;
         // The first key holds by the making of the slices.
         let further = keys.split_off(1);
@@ -194,7 +211,6 @@ impl Arrangement<'_> {
         keys.extend(further.into_iter().filter(|key| {
             in_order && parts.is_run_of(&all, &key.facts) && parts.separate(&slices, &key.facts)
         }));
-        let units = parts.scan_units(self.files, &keys[0].facts, self.scan)?;
         let null_free = null_free_columns(&keys);
         let orderings = keys
             .into_iter()
@@ -203,7 +219,10 @@ impl Arrangement<'_> {
                 std::iter::once(key.ordering).chain(shorter)
             })
             .collect();
-        let sorted = SortedScan::new(self.scan, units, slices, orderings, null_free, grouping);
+        let mut sorted = SortedScan::new(self.scan, units, slices, orderings, null_free, grouping);
+        if let Some(ranges) = ranges {
+            sorted = sorted.with_ranges(ranges);
+        }
         Ok(sorted.with_read_ahead_bytes(self.planner.config.read_ahead_bytes))
     }
 

@@ -37,6 +37,32 @@ pub struct SortedListingConfig {
     /// `max_merge_fan_in`, default 64: how many overlapping runs a query may merge that asks for the order. Where more
     /// overlap, DataFusion sorts.
     pub max_merge_fan_in: usize,
+    /// `range_partitioning`, default `auto`: whether slices own ranges of the key, and scans declare it.
+    pub range_partitioning: RangeOption,
+    /// `split_points_from`, default none: the name of another sorted table, at whose split points this one is cut, so
+    /// that the two can be joined slice by slice.
+    pub split_points_from: Option<String>,
+}
+
+/// Whether slices own ranges of the key (`sorted_listing.range_partitioning`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum RangeOption {
+    /// Where the key can be cut into slices of about the same size, so that no value is in two of them.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+}
+
+impl RangeOption {
+    /// The value of the option.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Off => "off",
+        }
+    }
 }
 
 impl Default for SortedListingConfig {
@@ -46,6 +72,8 @@ impl Default for SortedListingConfig {
             strategy: Strategy::default(),
             read_ahead_bytes: 64 << 20,
             max_merge_fan_in: 64,
+            range_partitioning: RangeOption::default(),
+            split_points_from: None,
         }
     }
 }
@@ -54,6 +82,8 @@ const ENABLED: &str = "enabled";
 const STRATEGY: &str = "strategy";
 const READ_AHEAD_BYTES: &str = "read_ahead_bytes";
 const MAX_MERGE_FAN_IN: &str = "max_merge_fan_in";
+const RANGE_PARTITIONING: &str = "range_partitioning";
+const SPLIT_POINTS_FROM: &str = "split_points_from";
 
 impl SortedListingConfig {
     /// This configuration with `overrides` on top: option names without the prefix, and their values.
@@ -114,6 +144,23 @@ impl ExtensionOptions for SortedListingConfig {
                     );
                 }
             },
+            RANGE_PARTITIONING => {
+                let all = [RangeOption::Auto, RangeOption::Off];
+                let named =
+                    |option: &RangeOption| option.as_str().eq_ignore_ascii_case(value.trim());
+                match all.into_iter().find(named) {
+                    Some(option) => self.range_partitioning = option,
+                    None => {
+                        return config_err!(
+                            "Invalid value for {prefix}.{key}: '{value}'; valid ones are 'auto', 'off'"
+                        );
+                    }
+                }
+            }
+            SPLIT_POINTS_FROM => {
+                let table = value.trim();
+                self.split_points_from = (!table.is_empty()).then(|| table.to_owned());
+            }
             _ => {
                 let valid: Vec<_> = self.entries().into_iter().map(|entry| entry.key).collect();
                 return config_err!(
@@ -153,6 +200,17 @@ impl ExtensionOptions for SortedListingConfig {
                 &self.max_merge_fan_in,
                 "How many overlapping runs a query may merge that asks for the order",
             ),
+            entry(
+                RANGE_PARTITIONING,
+                &self.range_partitioning.as_str(),
+                "Whether slices own ranges of the key, so that grouping, windows and joins on it need no \
+                 repartitioning: 'auto' or 'off'",
+            ),
+            entry(
+                SPLIT_POINTS_FROM,
+                &self.split_points_from.as_deref().unwrap_or_default(),
+                "Another sorted table, at whose split points this one is cut, to join the two slice by slice",
+            ),
         ]
     }
 }
@@ -168,6 +226,8 @@ mod tests {
         config.set("strategy", "BEST_FIT").unwrap();
         config.set("read_ahead_bytes", "1000").unwrap();
         config.set("max_merge_fan_in", "7").unwrap();
+        config.set("range_partitioning", "OFF").unwrap();
+        config.set("split_points_from", "other").unwrap();
         assert_eq!(
             config,
             SortedListingConfig {
@@ -175,6 +235,8 @@ mod tests {
                 strategy: Strategy::BestFit,
                 read_ahead_bytes: 1000,
                 max_merge_fan_in: 7,
+                range_partitioning: RangeOption::Off,
+                split_points_from: Some("other".into()),
             }
         );
         let entries: Vec<_> = config
@@ -188,7 +250,9 @@ mod tests {
                 ("sorted_listing.enabled".into(), "false".into()),
                 ("sorted_listing.strategy".into(), "best_fit".into()),
                 ("sorted_listing.read_ahead_bytes".into(), "1000".into()),
-                ("sorted_listing.max_merge_fan_in".into(), "7".into())
+                ("sorted_listing.max_merge_fan_in".into(), "7".into()),
+                ("sorted_listing.range_partitioning".into(), "off".into()),
+                ("sorted_listing.split_points_from".into(), "other".into())
             ]
         );
     }
@@ -201,7 +265,8 @@ mod tests {
             error(config.set("strategi", "x")),
             "Invalid or Unsupported Configuration: Unknown option 'sorted_listing.strategi'; \
              valid ones are 'sorted_listing.enabled', 'sorted_listing.strategy', \
-             'sorted_listing.read_ahead_bytes', 'sorted_listing.max_merge_fan_in'"
+             'sorted_listing.read_ahead_bytes', 'sorted_listing.max_merge_fan_in', \
+             'sorted_listing.range_partitioning', 'sorted_listing.split_points_from'"
         );
         assert_eq!(
             error(config.set("strategy", "fast")),

@@ -119,18 +119,20 @@ mod layout;
 mod merge;
 mod planner;
 mod proof;
+mod ranges;
 mod rules;
 mod scan;
 mod sequence;
 mod session;
 mod snapshot;
+mod split_points;
 mod statistics;
 mod table;
 #[cfg(test)]
 mod test_random;
 mod units;
 
-pub use config::SortedListingConfig;
+pub use config::{RangeOption, SortedListingConfig};
 pub use factory::SortedListingTableFactory;
 pub use layout::Strategy;
 pub use rules::{RequestOrder, SequenceSlices};

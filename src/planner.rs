@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::catalog::Session;
-use datafusion::common::{Result, Statistics};
+use datafusion::common::{Result, SplitPoint, Statistics};
 use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
@@ -22,6 +22,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) session: &'a dyn Session,
     pub(crate) table: &'a ListingTable,
     pub(crate) config: &'a SortedListingConfig,
+    /// Where slices are to be cut, if the user has a say.
+    pub(crate) split_points: Option<&'a [SplitPoint]>,
 }
 
 /// The plan of a scan.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::datasource::file_format::FileFormat;
@@ -83,20 +84,45 @@ impl Snapshot {
         &self.files
     }
 
+    /// The key of `ordering`, or why nothing can be proved of it.
+    pub(crate) fn sort_key(&self, ordering: &LexOrdering) -> Result<SortKey, String> {
+        SortKey::try_new(ordering, &self.table)
+    }
+
     /// What each file proves of the key of `ordering`.
     pub(crate) fn key_facts(&self, ordering: &LexOrdering) -> Vec<KeyFacts> {
-        let key = SortKey::try_new(ordering, &self.table);
+        let key = self.sort_key(ordering);
         let facts = |file: &ListedFile| match (&key, &file.footer) {
             (Err(why), _) => KeyFacts::unknown(why),
             (_, Footer::Unreadable(why)) => KeyFacts::unknown(why.as_ref()),
-            (Ok(key), Footer::Parquet { metadata, schema }) => key.facts(FileView {
-                footer: metadata,
-                schema,
-                partition_values: &file.file.partition_values,
-                custom_adapter: self.custom_adapter,
-            }),
+            (Ok(key), Footer::Parquet { metadata, schema }) => {
+                key.facts(self.view_of(file, metadata, schema))
+            }
         };
         self.files.iter().map(facts).collect()
+    }
+
+    /// What proofs look at of a file, if it is Parquet.
+    pub(crate) fn view(&self, file: usize) -> Option<FileView<'_>> {
+        let file = self.files.get(file)?;
+        match &file.footer {
+            Footer::Parquet { metadata, schema } => Some(self.view_of(file, metadata, schema)),
+            Footer::Unreadable(_) => None,
+        }
+    }
+
+    fn view_of<'a>(
+        &'a self,
+        file: &'a ListedFile,
+        footer: &'a ParquetMetaData,
+        schema: &'a Schema,
+    ) -> FileView<'a> {
+        FileView {
+            footer,
+            schema,
+            partition_values: &file.file.partition_values,
+            custom_adapter: self.custom_adapter,
+        }
     }
 
     /// The order that all footers share; `Err` names a file whose footer does not share it.

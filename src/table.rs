@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{ScanArgs, ScanResult, Session, TableProvider};
-use datafusion::common::{Constraints, DFSchemaRef, Result, Statistics, plan_err};
+use datafusion::common::{Constraints, DFSchemaRef, Result, SplitPoint, Statistics, plan_err};
 use datafusion::datasource::listing::{
     ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
 };
@@ -21,6 +21,7 @@ use crate::arrange::Why;
 use crate::config::SortedListingConfig;
 use crate::diagnosis::name_broken_file;
 use crate::planner::Planner;
+use crate::split_points::{split_points_from, split_points_of};
 
 /// A table of files that behaves like one sorted table: DataFusion's [`ListingTable`] with its order proved.
 ///
@@ -62,6 +63,8 @@ pub struct SortedListingTable {
     config: Option<SortedListingConfig>,
     /// Single options on top, by name without prefix.
     overrides: BTreeMap<String, String>,
+    /// Where slices are to be cut.
+    split_points: Option<Vec<SplitPoint>>,
     /// Why the last scan was unordered, so that the log says it once.
     logged: Mutex<Option<Why>>,
 }
@@ -75,6 +78,7 @@ impl From<ListingTable> for SortedListingTable {
             own_cache: false,
             config: None,
             overrides: BTreeMap::new(),
+            split_points: None,
             logged: Mutex::new(None),
         }
     }
@@ -120,6 +124,45 @@ impl SortedListingTable {
     pub fn with_config(mut self, config: SortedListingConfig) -> Self {
         self.config = Some(config);
         self
+    }
+
+    /// Cuts the table into slices at these points, whatever is in its files: slice `i` has the keys from point `i - 1`
+    /// on, and before point `i`. Points have values of the first columns of the order, and come in its order.
+    ///
+    /// Two tables with the same points are co-partitioned: to join them by the key, neither is repartitioned. Rows are
+    /// clipped where a file reaches across a point. Where the order or the bounds of files are not proved, or the
+    /// points do not suit the order, slices are not cut by them.
+    pub fn with_split_points(mut self, points: Vec<SplitPoint>) -> Self {
+        self.split_points = Some(points);
+        self
+    }
+
+    /// The points at which the slices of the whole table are cut, to be shared with other tables; `None` if slices do
+    /// not own ranges of the key, or there is one only.
+    ///
+    /// Those are the points given to [`with_split_points`](Self::with_split_points), or else the ones that the files and
+    /// the session's `target_partitions` lead to.
+    ///
+    /// # Errors
+    /// If the files cannot be listed, or a footer cannot be read.
+    pub async fn split_points(&self, session: &dyn Session) -> Result<Option<Vec<SplitPoint>>> {
+        if let Some(points) = &self.split_points {
+            return Ok(Some(points.clone()));
+        }
+        let config = self.config(session)?;
+        split_points_of(session, &self.listing_for(session), &config).await
+    }
+
+    /// The table that is wrapped, with the statistics cache of the session if it has none of its own.
+    fn listing_for(&self, session: &dyn Session) -> Cow<'_, ListingTable> {
+        if self.own_cache {
+            return Cow::Borrowed(&self.listing);
+        }
+        let cache = session
+            .runtime_env()
+            .cache_manager
+            .get_file_statistic_cache();
+        Cow::Owned(self.listing.clone().with_cache(cache))
     }
 
     /// Sets single options of this table, by name without prefix; the others stay those of the session.
@@ -253,12 +296,7 @@ impl TableProvider for SortedListingTable {
         args: ScanArgs<'a>,
     ) -> Result<ScanResult> {
         let config = self.config(state)?;
-        let listing = if self.own_cache {
-            Cow::Borrowed(&self.listing)
-        } else {
-            let cache = state.runtime_env().cache_manager.get_file_statistic_cache();
-            Cow::Owned(self.listing.clone().with_cache(cache))
-        };
+        let listing = self.listing_for(state);
         let stock = match listing.scan_with_args(state, args).await {
             Ok(stock) => stock,
             Err(e) => {
@@ -274,10 +312,15 @@ impl TableProvider for SortedListingTable {
             return Ok(stock);
         }
         self.check_order()?;
+        let shared = match (&self.split_points, &config.split_points_from) {
+            (None, Some(table)) => split_points_from(state, table).await?,
+            _ => None,
+        };
         let planner = Planner {
             session: state,
             table: &listing,
             config: &config,
+            split_points: self.split_points.as_deref().or(shared.as_deref()),
         };
         let planned = planner.plan(stock.into_inner()).await?;
         self.log(planned.why_unordered);

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use datafusion::common::Result;
+use datafusion::common::{Result, internal_err};
 use datafusion::datasource::physical_plan::FileScanConfig;
 
-use crate::layout::{self, Bounds, Key, Slice};
-use crate::proof::{GroupBounds, KeyFacts};
-use crate::scan::{self, UnitFacts, are_ascending, bounds_of, cut_to};
-use crate::snapshot::ListedFile;
+use crate::layout::{self, Bounds, Cuts, Key, KeyRange, Slice};
+use crate::proof::{GroupBounds, KeyFacts, SortKey};
+use crate::scan::{self, UnitFacts, are_ascending, bounds_of, cut_to, narrow};
+use crate::snapshot::{ListedFile, Snapshot};
 
 /// A file, or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,7 @@ pub(crate) struct Part {
 }
 
 /// Parts of files, ready to be laid out. Those of a file follow one another.
+#[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) parts: Vec<Part>,
     pub(crate) units: Vec<layout::Unit>,
@@ -68,6 +69,7 @@ impl Parts {
             .map(|(index, part)| layout::Unit {
                 bounds: part.bounds(facts),
                 bytes: part.bytes(files),
+                grain: part.grain(files),
                 follows: follows(index),
             })
             .collect();
@@ -151,6 +153,7 @@ impl Parts {
                     footer: files[part.file].footer(),
                     bounds: facts.bounds.as_ref().ok().cloned(),
                     groups: facts.groups.clone(),
+                    clip: None,
                 },
             };
             match &part.groups {
@@ -159,6 +162,42 @@ impl Parts {
             }
         };
         self.parts.iter().map(unit).collect()
+    }
+
+    /// The number of parts that have rows outside of the range of their slice.
+    pub(crate) fn count_across(&self, slices: &[Slice], cuts: &Cuts) -> usize {
+        let across = |(slice, unit): &(usize, usize)| !self.is_within(*unit, &cuts.range(*slice));
+        units_of(slices).filter(across).count()
+    }
+
+    /// Cuts `units`, which are these parts, down to the ranges of their slices. A part is in one slice only.
+    pub(crate) fn narrow(
+        &self,
+        units: Vec<scan::Unit>,
+        slices: &[Slice],
+        cuts: &Cuts,
+        key: &SortKey,
+        snapshot: &Snapshot,
+        scan: &FileScanConfig,
+    ) -> Result<Vec<scan::Unit>> {
+        let mut units = units;
+        for (slice, unit) in units_of(slices) {
+            let range = cuts.range(slice);
+            if self.is_within(unit, &range) {
+                continue;
+            }
+            let file = snapshot.view(self.parts[unit].file);
+            units[unit] = match file {
+                Some(file) => narrow(units[unit].clone(), &range, key, file, scan)?,
+                None => return internal_err!("a file of known bounds has no footer"),
+            };
+        }
+        Ok(units)
+    }
+
+    fn is_within(&self, unit: usize, range: &KeyRange) -> bool {
+        let bounds = self.units[unit].bounds.as_ref();
+        bounds.is_some_and(|bounds| range.contains(bounds))
     }
 
     /// Whether no value of the first column of a key, of which `facts` are known, is in one slice and in the next.
@@ -193,6 +232,12 @@ impl Parts {
     }
 }
 
+/// Each unit, with its slice.
+fn units_of(slices: &[Slice]) -> impl Iterator<Item = (usize, usize)> {
+    let slices = slices.iter().enumerate();
+    slices.flat_map(|(slice, of)| of.runs.iter().flatten().map(move |&unit| (slice, unit)))
+}
+
 /// The places among `groups` at which all that came before ends before all that comes begins.
 fn starts_of_parts(groups: &[GroupBounds]) -> Vec<usize> {
     let mut starts = vec![];
@@ -214,6 +259,24 @@ impl Part {
             Some(groups) => bounds_of(&facts.groups, groups).or_else(whole),
             None => whole(),
         }
+    }
+
+    /// About what has to be read of it to read any of its rows: a page of each column in its largest row group, or where
+    /// the footer does not say where pages are, all of that.
+    fn grain(&self, files: &[ListedFile]) -> u64 {
+        let file = &files[self.file];
+        let Some(footer) = file.footer() else {
+            return file.file.effective_size();
+        };
+        let groups = self.groups.clone().unwrap_or(0..footer.num_row_groups());
+        let of_group = |group: usize| {
+            let columns = footer.offset_index().and_then(|index| index.get(group));
+            let pages = columns.into_iter().flatten();
+            let most = pages.map(|column| column.page_locations().len()).max();
+            let bytes = u64::try_from(footer.row_group(group).compressed_size()).unwrap_or(0);
+            bytes / most.unwrap_or(1).max(1) as u64
+        };
+        groups.map(of_group).max().unwrap_or(0)
     }
 
     /// Its size in the file.

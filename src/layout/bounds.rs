@@ -52,6 +52,25 @@ impl Key {
         (0..).zip(self.bytes.iter()).take(16).map(digit).sum()
     }
 
+    /// How many columns the key has.
+    pub(crate) fn columns(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The first `columns` columns of the key. Of keys that begin with them, it is at or before the first.
+    pub(crate) fn first(&self, columns: usize) -> Self {
+        Self {
+            bytes: self.prefix(columns).into(),
+            ends: self.ends.iter().copied().take(columns).collect(),
+        }
+    }
+
+    /// The `column`th column of the key, as bytes.
+    pub(crate) fn column(&self, column: usize) -> &[u8] {
+        let start = self.prefix(column).len();
+        self.prefix(column + 1).get(start..).unwrap_or(&[])
+    }
+
     /// The first `columns` columns of the key, as bytes.
     pub(crate) fn prefix(&self, columns: usize) -> &[u8] {
         match columns.checked_sub(1).map(|last| self.ends.get(last)) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Key, Unit, balance, best_fit};
 
 /// A contiguous piece of the key space: every row of a slice lies at or before every row of the next.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Slice {
     /// Units that are in order one after another. To read several runs in order is to merge them.
     pub(crate) runs: Vec<Vec<usize>>,

@@ -8,6 +8,7 @@ mod best_fit;
 mod bounds;
 mod clusters;
 mod contiguous;
+mod cuts;
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,6 +16,7 @@ use std::str::FromStr;
 pub(crate) use bounds::{Bounds, Key};
 pub(crate) use clusters::{Slice, slices_of_clusters};
 pub(crate) use contiguous::run_order;
+pub(crate) use cuts::{Cuts, KeyRange};
 
 /// What a layout needs to know of a unit: a file, or a run of adjacent row groups of one.
 #[derive(Debug, Clone)]
@@ -23,6 +25,8 @@ pub(crate) struct Unit {
     pub(crate) bounds: Option<Bounds>,
     /// Its size in bytes, which slices are balanced by.
     pub(crate) bytes: u64,
+    /// The least that has to be read of it to read any row, in bytes.
+    pub(crate) grain: u64,
     /// The unit that it comes right after in a file, and is best read after.
     pub(crate) follows: Option<usize>,
 }

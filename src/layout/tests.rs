@@ -13,6 +13,7 @@ fn unit((lower, upper): Interval, bytes: u64) -> Unit {
     Unit {
         bounds: Bounds::try_new(key(lower), key(upper)),
         bytes,
+        grain: 0,
         follows: None,
     }
 }
@@ -21,6 +22,7 @@ fn unknown() -> Unit {
     Unit {
         bounds: None,
         bytes: 1,
+        grain: 0,
         follows: None,
     }
 }

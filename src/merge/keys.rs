@@ -33,6 +33,12 @@ impl MergeKey {
         }
     }
 
+    /// The first `columns` columns of the key, if it has as many.
+    pub(crate) fn first_columns(&self, columns: usize) -> Option<Self> {
+        let ordering = self.ordering.get(..columns)?.to_vec();
+        Some(self.with_ordering(LexOrdering::new(ordering)?))
+    }
+
     pub(crate) fn ordering(&self) -> &LexOrdering {
         &self.ordering
     }
@@ -62,7 +68,7 @@ impl MergeKey {
 
 /// Gives the keys of rows, in the format of bounds.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     key: MergeKey,
     converter: RowConverter,
 }
@@ -77,7 +83,7 @@ pub(super) struct KeyRef<'a> {
 
 /// A [`KeyRef`] of its own.
 #[derive(Debug, Clone)]
-pub(super) struct KeyBuf {
+pub(crate) struct KeyBuf {
     prefix: u128,
     bytes: Box<[u8]>,
     reversed: bool,
@@ -92,7 +98,7 @@ pub(super) struct BatchKeys {
 }
 
 impl Keys {
-    pub(super) fn try_new(key: MergeKey, schema: &Schema) -> Result<Self> {
+    pub(crate) fn try_new(key: MergeKey, schema: &Schema) -> Result<Self> {
         let fields = key
             .ordering
             .iter()
@@ -121,7 +127,7 @@ impl Keys {
     }
 
     /// The columns of the keys of `batch`.
-    pub(super) fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+    pub(crate) fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
         let sorts = self.key.ordering.iter();
         sorts
             .map(|sort| sort.expr.evaluate(batch)?.into_array(batch.num_rows()))
@@ -129,7 +135,7 @@ impl Keys {
     }
 
     /// The key of one row.
-    pub(super) fn of_row(&self, columns: &[ArrayRef], row: usize) -> Result<KeyBuf> {
+    pub(crate) fn of_row(&self, columns: &[ArrayRef], row: usize) -> Result<KeyBuf> {
         let columns: Vec<_> = columns.iter().map(|column| column.slice(row, 1)).collect();
         let rows = self.converter.convert_columns(&columns)?;
         Ok(self.of_bound(rows.row(0).data()))
@@ -213,6 +219,11 @@ impl<'a> KeyRef<'a> {
 }
 
 impl KeyBuf {
+    /// The key in the format of bounds.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     pub(super) fn as_ref(&self) -> KeyRef<'_> {
         KeyRef {
             prefix: self.prefix,

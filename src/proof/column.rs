@@ -109,7 +109,7 @@ fn absent_bounds(
 }
 
 /// Casts to a type for which [`is_lossless`] holds; a value that does not fit is an error, not NULL.
-fn lossless_cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, String> {
+pub(super) fn lossless_cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, String> {
     let options = CastOptions {
         safe: false,
         ..Default::default()
@@ -162,7 +162,7 @@ fn attained(
     groups: &[&RowGroupMetaData],
     nulls: &Nulls,
 ) -> Result<Attained, String> {
-    if nan_ends(&column.data_type, 0).is_some() {
+    if is_float(&column.data_type) {
         return Ok(Attained {
             lower: vec![false; groups.len()],
             upper: vec![false; groups.len()],
@@ -312,11 +312,16 @@ fn nan_ends(data_type: &DataType, len: usize) -> Option<(ArrayRef, ArrayRef)> {
     })
 }
 
+/// Whether min and max of a type leave values out.
+pub(super) fn is_float(data_type: &DataType) -> bool {
+    nan_ends(data_type, 0).is_some()
+}
+
 /// Whether min and max of a column are in an order that the format defines, and that is the type's own.
 ///
 /// Without a column order, and in the deprecated fields, that is so for signed integers only: see `Statistics` and
 /// `ColumnOrder` in parquet.thrift.
-fn order_is_defined(file: FileView<'_>, group: &RowGroupMetaData, leaf: usize) -> bool {
+pub(super) fn order_is_defined(file: FileView<'_>, group: &RowGroupMetaData, leaf: usize) -> bool {
     let column = group.column(leaf);
     let Some(statistics) = column.statistics() else {
         return false;

@@ -4,7 +4,9 @@ mod column;
 mod contradiction;
 mod footer_order;
 mod lossless;
+mod pages;
 mod sort_key;
+mod values;
 
 pub(crate) use footer_order::footer_order;
 pub(crate) use sort_key::{FileView, GroupBounds, KeyFacts, SortKey};

@@ -20,7 +20,7 @@ use crate::layout::{Bounds, Key};
 /// A sort key made of plain columns, ready to compare keys in their declared order.
 #[derive(Debug)]
 pub(crate) struct SortKey {
-    columns: Vec<KeyColumn>,
+    pub(super) columns: Vec<KeyColumn>,
 }
 
 /// One column of a sort key.
@@ -29,11 +29,13 @@ pub(super) struct KeyColumn {
     pub(super) name: String,
     /// The type of the table's column, without dictionary.
     pub(super) data_type: DataType,
+    /// The type of the table's column.
+    pub(super) table_type: DataType,
     pub(super) options: SortOptions,
     /// The index of the Hive partition column it is, if it is not a column of the files.
     pub(super) partition: Option<usize>,
     /// The row format of a key is that of its columns, one after another.
-    converter: RowConverter,
+    pub(super) converter: RowConverter,
 }
 
 /// A column of the key, and its bounds in each row group.
@@ -132,6 +134,7 @@ impl SortKey {
             columns.push(KeyColumn {
                 name: field.name().clone(),
                 data_type,
+                table_type: field.data_type().clone(),
                 options: sort.options,
                 partition: column.index().checked_sub(file_columns),
                 converter: RowConverter::new(vec![sort_field]).map_err(|e| e.to_string())?,

@@ -104,7 +104,7 @@ impl SortedScan {
         let groups = cut_to(unit, first.group..last.group + 1, &self.file_scan)?;
         Ok(match (&first.rows, &last.rows) {
             (Some(first_rows), Some(last_rows)) => {
-                select_rows(groups, first.group, first_rows.start..last_rows.end)
+                select_rows(groups, &[(first.group, first_rows.start..last_rows.end)])
             }
             _ => groups,
         })

@@ -47,6 +47,12 @@ impl SortedScan {
         let runs = self.slices.iter().map(|slice| slice.runs.len()).max();
         runs.filter(|&runs| runs > 1)
     }
+
+    /// The columns that slices own ranges of.
+    fn ranges_to_show(&self) -> Option<String> {
+        let ranges = self.ranges.as_ref()?;
+        Some(show(ranges.partitioning.ordering()))
+    }
 }
 
 #[deny(clippy::missing_trait_methods)]
@@ -90,6 +96,9 @@ impl DataSource for SortedScan {
                 if let Some(runs) = self.runs_to_merge() {
                     write!(f, "runs={runs}, ")?;
                 }
+                if let Some(ranges) = self.ranges_to_show() {
+                    write!(f, "range=[{ranges}], ")?;
+                }
                 if self.reversed {
                     f.write_str("reversed, ")?;
                 }
@@ -101,6 +110,9 @@ impl DataSource for SortedScan {
                 writeln!(f, "{}", self.grouping)?;
                 if let Some(runs) = self.runs_to_merge() {
                     writeln!(f, "runs={runs}")?;
+                }
+                if let Some(ranges) = self.ranges_to_show() {
+                    writeln!(f, "range=[{ranges}]")?;
                 }
                 if self.reversed {
                     writeln!(f, "reversed")?;
@@ -125,7 +137,8 @@ impl DataSource for SortedScan {
             .slices
             .iter()
             .any(|slice| slice.runs.concat().len() > 1);
-        if declared || joined || self.reversed || !self.ranges_are_runs() {
+        let owned = self.ranges.is_some();
+        if declared || joined || owned || self.reversed || !self.ranges_are_runs() {
             return Ok(None);
         }
         let repartitioned = self.file_scan.repartitioned(
@@ -151,15 +164,15 @@ impl DataSource for SortedScan {
     }
 
     fn output_partitioning(&self) -> Partitioning {
-        match &self.grouping {
+        match self.partitioning() {
             // The file scan knows how to put a partitioning through its projection.
-            Grouping::Declared(partitioning) => self
+            Some(partitioning) => self
                 .builder()
                 .with_file_groups(vec![FileGroup::default(); self.slices.len()])
-                .with_output_partitioning(Some(partitioning.clone()))
+                .with_output_partitioning(Some(partitioning))
                 .build()
                 .output_partitioning(),
-            _ => Partitioning::UnknownPartitioning(self.slices.len()),
+            None => Partitioning::UnknownPartitioning(self.slices.len()),
         }
     }
 
@@ -202,13 +215,11 @@ impl DataSource for SortedScan {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn DataSource>> {
-        // The last rows of a unit are not among its first.
-        let of_unit = limit.filter(|_| !self.reversed);
-        let limited = self.builder().with_limit(of_unit).build();
-        Some(Arc::new(Self {
+        let limited = Self {
             fetch: limit,
-            ..self.with_file_scan(limited)
-        }))
+            ..self.clone()
+        };
+        Some(Arc::new(limited.with_limit_of_units()))
     }
 
     fn fetch(&self) -> Option<usize> {
@@ -227,10 +238,10 @@ impl DataSource for SortedScan {
             return Ok(None);
         };
         let swapped = self.with_file_scan(as_file_scan(&source)?);
-        // A merge needs its key.
-        let loses_key = self.is_merged()
-            && swapped.merge_key().map(|key| key.ordering().len())
-                != self.merge_key().map(|key| key.ordering().len());
+        // A merge needs its key, and a clip the beginning of it.
+        let columns = |scan: &Self| scan.merge_key().map_or(0, |key| key.ordering().len());
+        let loses_key = self.is_merged() && columns(&swapped) != columns(self)
+            || columns(&swapped) < self.clipped_columns();
         Ok((!loses_key).then(|| Arc::new(swapped) as _))
     }
 
@@ -286,6 +297,10 @@ impl DataSource for SortedScan {
             if properties.ordering_satisfy(order[..prefix].iter().cloned())? {
                 return Ok(SortOrderPushdownResult::Unsupported);
             }
+        }
+        // What is above may count on the ranges of the slices, and DataFusion's scan cannot read them.
+        if self.is_clipped() {
+            return Ok(SortOrderPushdownResult::Unsupported);
         }
         // Below a sort, the order of the slices is worth less than what DataFusion's scan does for the top rows.
         let why = format!("the query asks for the order [{}]", show(order));

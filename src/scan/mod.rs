@@ -2,11 +2,14 @@
 
 mod atoms;
 mod byte_ranges;
+mod clip;
 mod data_source;
 mod grouping;
+mod narrow;
 mod offer;
 mod order_display;
 mod pieces;
+mod range;
 mod reverse;
 mod row_groups;
 mod row_ranges;
@@ -16,11 +19,14 @@ mod unit;
 mod unordered_scan;
 
 pub(crate) use grouping::Grouping;
+pub(crate) use narrow::narrow;
 pub(crate) use offer::Offer;
 pub(crate) use order_display::show;
 pub(crate) use pieces::{InPieces, PieceSize};
+pub(crate) use range::{InRanges, Whole};
 pub(crate) use row_groups::{are_ascending, cut_to};
 pub use sorted_scan::SortedScan;
+pub(crate) use sorted_scan::projected_columns;
 pub(crate) use unit::{Unit, UnitFacts, bounds_of};
 pub(crate) use unordered_scan::UnorderedScan;
 

@@ -40,6 +40,16 @@ struct Piece {
 }
 
 impl SortedScan {
+    /// The numbers of the slices, which are in key order, as they are read one after another.
+    fn slices_in_order(&self) -> Vec<usize> {
+        let slices = 0..self.slices.len();
+        if self.reversed {
+            slices.rev().collect()
+        } else {
+            slices.collect()
+        }
+    }
+
     /// The runs that all slices together are.
     fn runs(&self) -> Vec<Vec<usize>> {
         if !self.is_in_key_order() {
@@ -49,8 +59,8 @@ impl SortedScan {
         // Slice after slice is in order, whichever run of the one meets which of the next.
         let count = self.slices.iter().map(|slice| slice.runs.len()).max();
         let mut runs = vec![vec![]; count.unwrap_or(0)];
-        for slice in self.slices.iter() {
-            for (run, units) in runs.iter_mut().zip(&slice.runs) {
+        for slice in self.slices_in_order() {
+            for (run, units) in runs.iter_mut().zip(&self.slices[slice].runs) {
                 run.extend(units);
             }
         }
@@ -63,6 +73,9 @@ impl SortedScan {
     /// the bounds of row groups, since the order inside a file is the file's own. Slices are numbered in order of where
     /// their keys begin.
     pub(crate) fn in_pieces(&self, size: PieceSize) -> Result<Option<InPieces>> {
+        if self.is_clipped() {
+            return self.unclipped().in_pieces(size);
+        }
         let runs = self.runs();
         let total: u64 = runs
             .iter()
@@ -123,16 +136,25 @@ impl SortedScan {
         }))
     }
 
-    /// The slices as they are.
+    /// The slices as they are, numbered in the order in which they are read.
     pub(crate) fn uncut(&self) -> InPieces {
         let slices = 0..self.slices.len();
+        if !self.is_in_key_order() {
+            return InPieces {
+                scan: self.clone(),
+                runs: slices.clone().map(|slice| vec![slice]).collect(),
+                places: slices.collect(),
+            };
+        }
+        let in_order = self.slices_in_order().into_iter();
+        let in_order = in_order.map(|slice| self.slices[slice].clone());
         InPieces {
-            scan: self.clone(),
-            runs: if self.is_in_key_order() {
-                vec![slices.clone().collect()]
-            } else {
-                slices.clone().map(|slice| vec![slice]).collect()
+            scan: Self {
+                slices: in_order.collect(),
+                ranges: None,
+                ..self.clone()
             },
+            runs: vec![slices.clone().collect()],
             places: slices.collect(),
         }
     }

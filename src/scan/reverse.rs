@@ -20,7 +20,7 @@ use crate::merge::reverse;
 impl SortedScan {
     /// The same rows in the reverse of the declared orderings; `None` if some unit cannot be read so.
     ///
-    /// Slices, units and row groups come in reverse, and each row group is a unit of its own: it is held decoded while
+    /// Slices are to be read from the last to the first. Their units and row groups come in reverse, and each row group is a unit of its own: it is held decoded while
     /// its rows are turned round.
     pub(super) fn reversed(&self) -> Result<Option<Self>> {
         if self.reversed {
@@ -54,11 +54,8 @@ impl SortedScan {
                 })
                 .collect(),
         };
-        let mut slices: Vec<_> = self.slices.iter().map(turned).collect();
-        // Partitions that the user has declared keep their numbers.
-        if self.is_in_key_order() {
-            slices.reverse();
-        }
+        // They keep their numbers, and with them what they own.
+        let slices: Vec<_> = self.slices.iter().map(turned).collect();
         let turned = |sort: &PhysicalSortExpr| PhysicalSortExpr {
             options: reverse(sort.options),
             ..sort.clone()
@@ -70,6 +67,7 @@ impl SortedScan {
             .collect();
         Ok(Some(Self {
             reversed: true,
+            ranges: self.reversed_ranges()?,
             ..self.with_slices(units, slices).with_orderings(orderings)
         }))
     }

@@ -77,6 +77,11 @@ pub(super) fn with_statistics_of(
     );
     let statistics =
         DFParquetMetadata::statistics_from_parquet_metadata(&read, scan.file_schema())?;
+    let statistics = match &unit.facts.clip {
+        None => statistics,
+        // Not all of its rows are read.
+        Some(_) => statistics.to_inexact(),
+    };
     let file = unit.file.with_statistics(Arc::new(statistics));
     let schema = scan.file_source().table_schema().table_schema();
     Ok(Unit {

@@ -10,7 +10,7 @@ use datafusion::datasource::physical_plan::parquet::{
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
-use super::row_groups::decoded;
+use super::row_groups::{decoded, groups_in};
 use super::unit::Unit;
 
 /// Whether nobody has chosen rows of the file already.
@@ -81,23 +81,35 @@ pub(super) fn row_ranges(
     if cut.len() > 1 { cut } else { vec![] }
 }
 
-/// `unit`, which is one row group, cut down to some of its rows.
-pub(super) fn select_rows(mut unit: Unit, group: usize, rows: Range<usize>) -> Unit {
+/// `unit`, which is adjacent row groups, cut down to some rows of some of them.
+pub(super) fn select_rows(mut unit: Unit, rows: &[(usize, Range<usize>)]) -> Unit {
     let Some(footer) = &unit.facts.footer else {
         return unit;
     };
-    let of_group = usize::try_from(footer.row_groups()[group].num_rows()).unwrap_or(0);
-    let selection = RowSelection::from(vec![
-        RowSelector::skip(rows.start),
-        RowSelector::select(rows.len()),
-        RowSelector::skip(of_group.saturating_sub(rows.end)),
-    ]);
+    let of_group =
+        |group: usize| usize::try_from(footer.row_groups()[group].num_rows()).unwrap_or(0);
     let mut plan = ParquetAccessPlan::new_none(footer.num_row_groups());
-    plan.set(group, RowGroupAccess::Selection(selection));
+    let mut selected = 0;
+    for group in groups_in(footer.row_groups(), unit.file.range.as_ref()) {
+        plan.scan(group);
+        selected += of_group(group);
+    }
+    for (group, rows) in rows {
+        let selection = RowSelection::from(vec![
+            RowSelector::skip(rows.start),
+            RowSelector::select(rows.len()),
+            RowSelector::skip(of_group(*group).saturating_sub(rows.end)),
+        ]);
+        plan.set(*group, RowGroupAccess::Selection(selection));
+        selected -= of_group(*group) - rows.len();
+    }
     // Minima and maxima of the row group hold, but may not be reached.
     unit.file.statistics = unit.file.statistics.map(|statistics| {
         let mut statistics = statistics.as_ref().clone().to_inexact();
-        statistics.num_rows = Precision::Exact(rows.len());
+        statistics.num_rows = match unit.facts.clip {
+            None => Precision::Exact(selected),
+            Some(_) => Precision::Inexact(selected),
+        };
         statistics.into()
     });
     unit.file = unit.file.with_extension(plan);

@@ -13,6 +13,7 @@ use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskCo
 use futures::{Stream, StreamExt};
 
 use super::SortedScan;
+use super::clip::Clipped;
 use super::reverse::ReversedUnit;
 use crate::layout::Slice;
 use crate::merge::{BoundedMerge, MergeKey, MergeOptions, Part, Polled, Runs};
@@ -115,7 +116,14 @@ impl UnitStream {
 
 impl SliceRuns {
     fn open(&self, unit: usize) -> Result<UnitStream> {
-        let stream = self.scan.file_scan.open(unit, Arc::clone(&self.context))?;
+        let mut stream = self.scan.file_scan.open(unit, Arc::clone(&self.context))?;
+        if let Some(range) = &self.scan.units[unit].clip {
+            let key = self.scan.merge_key();
+            let Some(key) = key.and_then(|key| key.first_columns(range.columns)) else {
+                return internal_err!("the columns to clip by are not projected");
+            };
+            stream = Box::pin(Clipped::try_new(stream, key, range.clone())?);
+        }
         Ok(if self.scan.reversed {
             let pool = self.context.memory_pool();
             let reservation = MemoryConsumer::new("SortedScan reversed").register(pool);

@@ -4,16 +4,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
-use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::common::{Result, SplitPoint, Statistics, internal_err};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSource;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{
-    EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr,
+    EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr,
 };
 
 use super::grouping::Grouping;
+use super::range::InRanges;
 use super::row_groups::{are_ascending, groups_in};
 use super::unit::{Unit, UnitFacts};
 use crate::layout::{Bounds, Slice};
@@ -57,6 +58,8 @@ pub struct SortedScan {
     pub(super) reversed: bool,
     /// How many rows of each slice are asked for at most.
     pub(super) fetch: Option<usize>,
+    /// Which ranges of the key the slices own, if that is known.
+    pub(super) ranges: Option<InRanges>,
 }
 
 /// `scan` with each of `units` a file group of its own, and with `orderings` declared.
@@ -79,6 +82,35 @@ fn one_group_per_unit(
         .with_preserve_order(true)
         .build();
     (scan, facts)
+}
+
+/// How many columns at the beginning of `ordering` a scan gives.
+pub(crate) fn projected_columns(scan: &FileScanConfig, ordering: &LexOrdering) -> usize {
+    projected(scan, ordering).len()
+}
+
+/// The beginning of `ordering`, which is of columns of the table, by those of the output, as far as it has them.
+fn projected(scan: &FileScanConfig, ordering: &LexOrdering) -> Vec<PhysicalSortExpr> {
+    let projection = scan.file_source().projection();
+    let projected = |sort: &PhysicalSortExpr| {
+        let Some(projection) = projection else {
+            return Some(sort.clone());
+        };
+        let column = sort.expr.downcast_ref::<Column>()?.index();
+        let same = |expr: &Arc<dyn PhysicalExpr>| {
+            expr.downcast_ref::<Column>()
+                .is_some_and(|other| other.index() == column)
+        };
+        let index = projection
+            .iter()
+            .position(|projected| same(&projected.expr))?;
+        let name = &projection.as_ref()[index].alias;
+        Some(PhysicalSortExpr::new(
+            Arc::new(Column::new(name, index)),
+            sort.options,
+        ))
+    };
+    ordering.iter().map_while(projected).collect()
 }
 
 /// A file group with the statistics of its files, if they have any.
@@ -120,6 +152,7 @@ impl SortedScan {
             filters_only_prune: false,
             read_ahead_bytes: 0,
             reversed: false,
+            ranges: None,
         }
     }
 
@@ -139,13 +172,14 @@ impl SortedScan {
         self
     }
 
-    /// The same scan of other units in other slices.
+    /// The same scan of other units in other slices, of which nothing is known but that they are in order.
     pub(super) fn with_slices(&self, units: Vec<Unit>, slices: Vec<Slice>) -> Self {
         let orderings = self.orderings().to_vec();
         let (file_scan, facts) = one_group_per_unit(&self.file_scan, units, orderings);
         Self {
             units: facts.into(),
             slices: slices.into(),
+            ranges: None,
             ..self.with_file_scan(file_scan)
         }
     }
@@ -162,26 +196,7 @@ impl SortedScan {
 
     /// The first of the orderings as far as its columns are projected, to merge units or slices by.
     pub(crate) fn merge_key(&self) -> Option<MergeKey> {
-        let projection = self.file_scan.file_source().projection();
-        let projected = |sort: &PhysicalSortExpr| {
-            let Some(projection) = projection else {
-                return Some(sort.clone());
-            };
-            let column = sort.expr.downcast_ref::<Column>()?.index();
-            let same = |expr: &Arc<dyn PhysicalExpr>| {
-                expr.downcast_ref::<Column>()
-                    .is_some_and(|other| other.index() == column)
-            };
-            let index = projection
-                .iter()
-                .position(|projected| same(&projected.expr))?;
-            let name = &projection.as_ref()[index].alias;
-            Some(PhysicalSortExpr::new(
-                Arc::new(Column::new(name, index)),
-                sort.options,
-            ))
-        };
-        let ordering = self.orderings().first()?.iter().map_while(projected);
+        let ordering = projected(&self.file_scan, self.orderings().first()?);
         Some(MergeKey::new(LexOrdering::new(ordering)?, self.reversed))
     }
 
@@ -189,6 +204,12 @@ impl SortedScan {
     pub(crate) fn first_bounds(&self, slice: usize) -> Option<Bounds> {
         let first = *self.slices.get(slice)?.runs.first()?.first()?;
         self.units[first].bounds.clone()
+    }
+
+    /// Where one slice ends and the next begins, if each owns a range of the key: the declared range partitioning.
+    pub fn split_points(&self) -> Option<Vec<SplitPoint>> {
+        let ranges = self.ranges.as_ref()?;
+        Some(ranges.partitioning.split_points().to_vec())
     }
 
     /// The number of slices, which are the output partitions.
@@ -245,16 +266,30 @@ impl SortedScan {
         }
     }
 
+    /// This scan, with the limit of its slices put to units where that can be.
+    pub(super) fn with_limit_of_units(&self) -> Self {
+        // The last rows of a unit are not among its first, nor are those that a clip leaves.
+        let can_limit = !self.reversed && !self.is_clipped();
+        let limit = self.fetch.filter(|_| can_limit);
+        self.with_file_scan(self.builder().with_limit(limit).build())
+    }
+
+    /// The partitioning of the slices by columns of the table, if there is one.
+    pub(super) fn partitioning(&self) -> Option<Partitioning> {
+        match (&self.grouping, &self.ranges) {
+            (Grouping::Declared(partitioning), _) => Some(partitioning.clone()),
+            (_, Some(ranges)) => Some(Partitioning::Range(ranges.partitioning.as_ref().clone())),
+            (_, None) => None,
+        }
+    }
+
     /// The same slices as a scan of DataFusion's, one file group each, with no ordering declared.
     pub(super) fn as_unordered_file_scan(&self) -> FileScanConfig {
         let groups = self
             .slices()
             .map(|files| file_group(files.cloned().collect()))
             .collect();
-        let partitioning = match &self.grouping {
-            Grouping::Declared(partitioning) => Some(partitioning.clone()),
-            _ => None,
-        };
+        let partitioning = self.partitioning();
         self.builder()
             .with_limit(self.fetch)
             .with_file_groups(groups)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::datasource::listing::PartitionedFile;
 use parquet::file::metadata::ParquetMetaData;
 
-use crate::layout::Bounds;
+use crate::layout::{Bounds, KeyRange};
 use crate::proof::GroupBounds;
 
 /// A file, or a byte range of one, and what is known of it.
@@ -25,6 +25,8 @@ pub(crate) struct UnitFacts {
     pub(crate) bounds: Option<Bounds>,
     /// The same for each row group of the file that has rows, as far as that is known.
     pub(crate) groups: Arc<[GroupBounds]>,
+    /// The keys that are read of it, if it has others, which are read with another slice.
+    pub(crate) clip: Option<KeyRange>,
 }
 
 impl UnitFacts {

@@ -1,0 +1,108 @@
+//! Where the keys of pages lie, so that no more of a row group is read than has to be.
+
+use std::ops::Range;
+
+use arrow::array::{Array, ArrayRef, UInt64Array};
+use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+
+use super::column::{is_float, lossless_cast, order_is_defined};
+use super::lossless::{is_lossless, value_type};
+use super::sort_key::{FileView, SortKey};
+use crate::layout::KeyRange;
+
+impl SortKey {
+    /// The rows of row group `group` outside of which no key is in `range`, as far as the page index tells by the first
+    /// column of the key; `None` if it tells nothing.
+    pub(crate) fn rows_in(
+        &self,
+        file: FileView<'_>,
+        group: usize,
+        range: &KeyRange,
+    ) -> Option<Range<usize>> {
+        let pages = self.pages(file, group)?;
+        let from = range.from.as_ref().map(|from| from.column(0));
+        let to = range.to.as_ref().map(|to| to.column(0));
+        // With more columns than one, a key of this first column may be on either side.
+        let is_one_column = range.columns == 1;
+        let before = |page: &&Page| from.is_some_and(|from| page.upper.as_ref() < from);
+        let after = |page: &&Page| {
+            to.is_some_and(|to| {
+                page.lower.as_ref() > to || is_one_column && page.lower.as_ref() == to
+            })
+        };
+        let first = pages.iter().take_while(before).count();
+        let last = pages.len() - pages.iter().rev().take_while(after).count();
+        let end = |page: usize| match pages.get(page) {
+            Some(page) => page.first_row,
+            None => usize::try_from(file.footer.row_group(group).num_rows()).unwrap_or(0),
+        };
+        Some(end(first)..end(last).max(end(first)))
+    }
+
+    fn pages(&self, file: FileView<'_>, group: usize) -> Option<Vec<Page>> {
+        let column = self.columns.first()?;
+        let (_, field) = file.schema.column_with_name(&column.name)?;
+        let is_known = column.partition.is_none()
+            && !file.custom_adapter
+            // Bounds leave NaN out.
+            && !is_float(&column.data_type)
+            && is_lossless(value_type(field.data_type()), &column.data_type);
+        if !is_known {
+            return None;
+        }
+        let (pages, offsets) = (file.footer.column_index()?, file.footer.offset_index()?);
+        let columns = file.footer.file_metadata().schema_descr();
+        let converter = StatisticsConverter::try_new(&column.name, file.schema, columns)
+            .ok()?
+            .with_missing_null_counts_as_zero(false);
+        let leaf = converter.parquet_column_index()?;
+        if !order_is_defined(file, file.footer.row_group(group), leaf) {
+            return None;
+        }
+        let nulls = converter
+            .data_page_null_counts(pages, offsets, [&group])
+            .ok()?;
+        let min = converter.data_page_mins(pages, offsets, [&group]).ok()?;
+        let max = converter.data_page_maxes(pages, offsets, [&group]).ok()?;
+        let (lower, upper) = if column.options.descending {
+            (max, min)
+        } else {
+            (min, max)
+        };
+        let locations = offsets.get(group)?.get(leaf)?.page_locations();
+        let same = [lower.len(), upper.len(), nulls.len()]
+            .iter()
+            .all(|&len| len == locations.len());
+        if !same || !is_complete(&lower, &upper, &nulls) {
+            return None;
+        }
+        let rows = |array: &ArrayRef| {
+            let values = lossless_cast(array, &column.data_type).ok()?;
+            column.converter.convert_columns(&[values]).ok()
+        };
+        let (lower, upper) = (rows(&lower)?, rows(&upper)?);
+        let page = |(index, location): (
+            usize,
+            &parquet::file::page_index::offset_index::PageLocation,
+        )| {
+            Some(Page {
+                first_row: usize::try_from(location.first_row_index).ok()?,
+                lower: lower.row(index).data().into(),
+                upper: upper.row(index).data().into(),
+            })
+        };
+        locations.iter().enumerate().map(page).collect()
+    }
+}
+
+/// A page of the first column of a key.
+struct Page {
+    first_row: usize,
+    lower: Box<[u8]>,
+    upper: Box<[u8]>,
+}
+
+/// Whether every page has bounds, and no NULL.
+fn is_complete(lower: &ArrayRef, upper: &ArrayRef, nulls: &UInt64Array) -> bool {
+    lower.null_count() == 0 && upper.null_count() == 0 && nulls.iter().all(|count| count == Some(0))
+}
