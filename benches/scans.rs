@@ -59,7 +59,7 @@ struct Line {
     order: &'static str,
 }
 
-const LINES: [Line; 12] = [
+const LINES: [Line; 17] = [
     line("disjoint", "order", "SELECT * FROM t", "ORDER BY ts"),
     line("touching", "order", "SELECT * FROM t", "ORDER BY ts"),
     line("one", "order", "SELECT * FROM t", "ORDER BY ts"),
@@ -92,6 +92,31 @@ const LINES: [Line; 12] = [
     ),
     line("overlap", "no order", "SELECT * FROM t", ""),
     line("full", "no order", "SELECT * FROM t", ""),
+    line(
+        "disjoint",
+        "group ts",
+        "SELECT ts, count(*), sum(v) FROM t GROUP BY ts",
+        "",
+    ),
+    line("disjoint", "distinct ts", "SELECT DISTINCT ts FROM t", ""),
+    line(
+        "devices",
+        "window",
+        "SELECT device, ts, row_number() OVER (PARTITION BY device ORDER BY ts) FROM t",
+        "",
+    ),
+    line(
+        "disjoint",
+        "self join",
+        "SELECT a.ts, a.v, b.id FROM t a JOIN t b ON a.ts = b.ts",
+        "",
+    ),
+    line(
+        "disjoint",
+        "group device",
+        "SELECT device, count(*), avg(v) FROM t GROUP BY device",
+        "",
+    ),
 ];
 
 const fn line(
@@ -142,8 +167,13 @@ async fn run(folder: &str, engine: &str, sql: &str) -> Result<()> {
             ctx.sql(&format!("SET {option} = '{value}'")).await?;
         }
     }
-    let ddl =
-        format!("CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{folder}/' WITH ORDER (ts)");
+    let order = match folder.ends_with("devices") {
+        true => "device, ts",
+        false => "ts",
+    };
+    let ddl = format!(
+        "CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{folder}/' WITH ORDER ({order})"
+    );
     ctx.sql(&ddl).await?;
 
     let start = Instant::now();

@@ -42,6 +42,9 @@ pub struct SortedListingConfig {
     /// `split_points_from`, default none: the name of another sorted table, at whose split points this one is cut, so
     /// that the two can be joined slice by slice.
     pub split_points_from: Option<String>,
+    /// `merge_joins`, default true: whether [`MergeJoins`](crate::MergeJoins) joins co-partitioned sorted tables as they
+    /// stream. Of the session only.
+    pub merge_joins: bool,
 }
 
 /// Whether slices own ranges of the key (`sorted_listing.range_partitioning`).
@@ -74,6 +77,7 @@ impl Default for SortedListingConfig {
             max_merge_fan_in: 64,
             range_partitioning: RangeOption::default(),
             split_points_from: None,
+            merge_joins: true,
         }
     }
 }
@@ -84,6 +88,7 @@ const READ_AHEAD_BYTES: &str = "read_ahead_bytes";
 const MAX_MERGE_FAN_IN: &str = "max_merge_fan_in";
 const RANGE_PARTITIONING: &str = "range_partitioning";
 const SPLIT_POINTS_FROM: &str = "split_points_from";
+const MERGE_JOINS: &str = "merge_joins";
 
 impl SortedListingConfig {
     /// This configuration with `overrides` on top: option names without the prefix, and their values.
@@ -116,8 +121,9 @@ impl ExtensionOptions for SortedListingConfig {
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         let prefix = Self::PREFIX;
         match key {
-            ENABLED => match value.trim().to_ascii_lowercase().parse() {
-                Ok(enabled) => self.enabled = enabled,
+            ENABLED | MERGE_JOINS => match value.trim().to_ascii_lowercase().parse() {
+                Ok(on) if key == ENABLED => self.enabled = on,
+                Ok(on) => self.merge_joins = on,
                 Err(_) => {
                     return config_err!(
                         "Invalid value for {prefix}.{key}: '{value}'; valid ones are 'true', 'false'"
@@ -211,6 +217,11 @@ impl ExtensionOptions for SortedListingConfig {
                 &self.split_points_from.as_deref().unwrap_or_default(),
                 "Another sorted table, at whose split points this one is cut, to join the two slice by slice",
             ),
+            entry(
+                MERGE_JOINS,
+                &self.merge_joins,
+                "Whether sorted tables that are cut at the same points are joined by merging, and not by hashing",
+            ),
         ]
     }
 }
@@ -228,6 +239,7 @@ mod tests {
         config.set("max_merge_fan_in", "7").unwrap();
         config.set("range_partitioning", "OFF").unwrap();
         config.set("split_points_from", "other").unwrap();
+        config.set("merge_joins", "false").unwrap();
         assert_eq!(
             config,
             SortedListingConfig {
@@ -237,6 +249,7 @@ mod tests {
                 max_merge_fan_in: 7,
                 range_partitioning: RangeOption::Off,
                 split_points_from: Some("other".into()),
+                merge_joins: false,
             }
         );
         let entries: Vec<_> = config
@@ -252,7 +265,8 @@ mod tests {
                 ("sorted_listing.read_ahead_bytes".into(), "1000".into()),
                 ("sorted_listing.max_merge_fan_in".into(), "7".into()),
                 ("sorted_listing.range_partitioning".into(), "off".into()),
-                ("sorted_listing.split_points_from".into(), "other".into())
+                ("sorted_listing.split_points_from".into(), "other".into()),
+                ("sorted_listing.merge_joins".into(), "false".into())
             ]
         );
     }
@@ -266,7 +280,8 @@ mod tests {
             "Invalid or Unsupported Configuration: Unknown option 'sorted_listing.strategi'; \
              valid ones are 'sorted_listing.enabled', 'sorted_listing.strategy', \
              'sorted_listing.read_ahead_bytes', 'sorted_listing.max_merge_fan_in', \
-             'sorted_listing.range_partitioning', 'sorted_listing.split_points_from'"
+             'sorted_listing.range_partitioning', 'sorted_listing.split_points_from', \
+             'sorted_listing.merge_joins'"
         );
         assert_eq!(
             error(config.set("strategy", "fast")),

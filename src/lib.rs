@@ -135,7 +135,7 @@ mod units;
 pub use config::{RangeOption, SortedListingConfig};
 pub use factory::SortedListingTableFactory;
 pub use layout::Strategy;
-pub use rules::{RequestOrder, SequenceSlices};
+pub use rules::{MergeJoins, RequestOrder, SequenceSlices};
 pub use scan::SortedScan;
 pub use sequence::SequenceExec;
 pub use session::SessionStateBuilderExt;

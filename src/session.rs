@@ -8,7 +8,7 @@ use datafusion::prelude::SessionConfig;
 
 use crate::config::SortedListingConfig;
 use crate::factory::SortedListingTableFactory;
-use crate::rules::{RequestOrder, SequenceSlices};
+use crate::rules::{MergeJoins, RequestOrder, SequenceSlices};
 
 /// Makes plain DDL make sorted tables.
 ///
@@ -25,8 +25,8 @@ use crate::rules::{RequestOrder, SequenceSlices};
 /// ```
 pub trait SessionStateBuilderExt {
     /// Registers the options under `sorted_listing`, if the session does not have them yet, a
-    /// [`SortedListingTableFactory`] over every table factory that the session has, and the rules [`RequestOrder`]
-    /// and [`SequenceSlices`].
+    /// [`SortedListingTableFactory`] over every table factory that the session has, and the rules
+    /// [`RequestOrder`], [`MergeJoins`] and [`SequenceSlices`].
     ///
     /// Call it after `with_default_features` and after other table factories are set: those set later replace
     /// ours. A session that has no table factory gets one for each of its file formats.
@@ -61,6 +61,7 @@ impl SessionStateBuilderExt for SessionStateBuilder {
             }
         }
         self.with_physical_optimizer_rule(Arc::new(RequestOrder::new()))
+            .with_physical_optimizer_rule(Arc::new(MergeJoins::new()))
             .with_physical_optimizer_rule(Arc::new(SequenceSlices::new()))
     }
 }

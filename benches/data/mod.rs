@@ -12,6 +12,7 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
 const FILES: usize = 64;
+const DEVICES: usize = 500;
 const BATCH: usize = 50_000;
 /// Row groups do not grow with the table.
 const ROWS_PER_GROUP: usize = 250_000;
@@ -22,36 +23,58 @@ const ROWS_PER_GROUP: usize = 250_000;
 /// * `touching`: 64 files, each of which begins at the `ts` that the one before ends at;
 /// * `overlap`: 64 files, each of which shares a tenth of its range with the one before;
 /// * `full`: 64 files, each of which covers the whole range of `ts`, which are all distinct;
-/// * `one`: one file, of row groups of a million rows.
+/// * `one`: one file, of row groups of a million rows;
+/// * `devices`: 64 files in order of `device, ts`, which cut most devices in two.
 pub(crate) fn write_tables(folder: &Path, rows: usize) -> Result<(), Box<dyn Error>> {
     let per_file = rows.div_ceil(FILES);
     let files = || (0..FILES).map(|file| file * per_file..((file + 1) * per_file).min(rows));
     write_table(&folder.join("disjoint"), files(), ROWS_PER_GROUP, |row| {
-        row as i64 * 1000
+        by_ts(row, row)
     })?;
     write_table(&folder.join("touching"), files(), ROWS_PER_GROUP, |row| {
         // The last row of a file has the time of the first of the next.
         let last = row % per_file == per_file - 1;
-        (row + usize::from(last)) as i64 * 1000
+        by_ts(row, row + usize::from(last))
     })?;
     write_table(&folder.join("overlap"), files(), ROWS_PER_GROUP, |row| {
         let shared = row / per_file * (per_file / 10);
-        (row - shared) as i64 * 1000
+        by_ts(row, row - shared)
     })?;
     write_table(&folder.join("full"), files(), ROWS_PER_GROUP, |row| {
-        (row % per_file * FILES + row / per_file) as i64 * 1000
+        by_ts(row, row % per_file * FILES + row / per_file)
     })?;
     let one = std::iter::once(0..rows);
     write_table(&folder.join("one"), one, 4 * ROWS_PER_GROUP, |row| {
-        row as i64 * 1000
+        by_ts(row, row)
+    })?;
+    let per_device = rows.div_ceil(DEVICES);
+    write_table(&folder.join("devices"), files(), ROWS_PER_GROUP, |row| {
+        Keys {
+            ts: (row % per_device) as i64 * 1000,
+            device: row / per_device,
+        }
     })
+}
+
+/// The columns that tables are in order of.
+struct Keys {
+    ts: i64,
+    device: usize,
+}
+
+/// A row at this time, of any device.
+fn by_ts(row: usize, time: usize) -> Keys {
+    Keys {
+        ts: time as i64 * 1000,
+        device: (random(row, 1) % DEVICES as u64) as usize,
+    }
 }
 
 fn write_table(
     folder: &Path,
     files: impl Iterator<Item = Range<usize>>,
     rows_per_group: usize,
-    ts: impl Fn(usize) -> i64,
+    keys: impl Fn(usize) -> Keys,
 ) -> Result<(), Box<dyn Error>> {
     let done = folder.join("_done");
     if done.exists() {
@@ -66,11 +89,12 @@ fn write_table(
         // Names that say nothing of the order.
         let name = format!("{:02}-{index}.parquet", (index * 37 + 11) % FILES);
         let file = File::create(folder.join(name))?;
-        let mut writer = ArrowWriter::try_new(file, batch(0..0, &ts)?.schema(), Some(properties))?;
+        let mut writer =
+            ArrowWriter::try_new(file, batch(0..0, &keys)?.schema(), Some(properties))?;
         let mut start = rows.start;
         while start < rows.end {
             let end = (start + BATCH).min(rows.end);
-            writer.write(&batch(start..end, &ts)?)?;
+            writer.write(&batch(start..end, &keys)?)?;
             start = end;
         }
         writer.close()?;
@@ -79,12 +103,12 @@ fn write_table(
     Ok(())
 }
 
-fn batch(rows: Range<usize>, ts: impl Fn(usize) -> i64) -> Result<RecordBatch, Box<dyn Error>> {
-    let random = |row: usize, column: u64| scramble(row as u64 * 4 + column);
+fn batch(rows: Range<usize>, keys: impl Fn(usize) -> Keys) -> Result<RecordBatch, Box<dyn Error>> {
+    let times = rows.clone().map(|row| keys(row).ts);
     let ids = rows.clone().map(|row| random(row, 0) as i64);
     let devices = rows
         .clone()
-        .map(|row| format!("device-{:03}", random(row, 1) % 500));
+        .map(|row| format!("device-{:03}", keys(row).device));
     let vs = rows
         .clone()
         .map(|row| (random(row, 2) >> 11) as f64 / (1u64 << 53) as f64);
@@ -92,9 +116,7 @@ fn batch(rows: Range<usize>, ts: impl Fn(usize) -> i64) -> Result<RecordBatch, B
     Ok(RecordBatch::try_from_iter([
         (
             "ts",
-            Arc::new(TimestampMicrosecondArray::from_iter_values(
-                rows.clone().map(ts),
-            )) as _,
+            Arc::new(TimestampMicrosecondArray::from_iter_values(times)) as _,
         ),
         ("id", Arc::new(Int64Array::from_iter_values(ids)) as _),
         (
@@ -107,6 +129,10 @@ fn batch(rows: Range<usize>, ts: impl Fn(usize) -> i64) -> Result<RecordBatch, B
             Arc::new(Int64Array::from_iter_values(payloads)) as _,
         ),
     ])?)
+}
+
+fn random(row: usize, column: u64) -> u64 {
+    scramble(row as u64 * 4 + column)
 }
 
 /// SplitMix64 of a counter.

@@ -1,0 +1,145 @@
+//! The optimizer rule that joins sorted slices as they stream.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{
+    LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr, RangePartitioning,
+};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode, SortMergeJoinExec};
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+
+use crate::config::SortedListingConfig;
+
+/// Joins slice by slice as rows stream, in place of a hash join that holds all of one side, where both sides own the
+/// same ranges of the join key and are in its order.
+///
+/// ```text
+/// HashJoinExec: mode=Partitioned, on=[(ts@0, ts@0)]      SortMergeJoinExec: join_type=Inner, on=[(ts@0, ts@0)]
+///   DataSourceExec: SortedScan: slices=4, …          →     DataSourceExec: SortedScan: slices=4, …
+///   DataSourceExec: SortedScan: slices=4, …                DataSourceExec: SortedScan: slices=4, …
+/// ```
+///
+/// DataFusion itself makes such a join only where `datafusion.optimizer.prefer_hash_join` is off, and then of all joins.
+/// A small side, of which DataFusion collects the whole (`mode=CollectLeft`), stays a hash join. So do all where
+/// `sorted_listing.range_partitioning` is off.
+///
+/// [`with_sorted_listing`](crate::SessionStateBuilderExt::with_sorted_listing) registers it after DataFusion's own rules.
+#[derive(Debug, Default)]
+pub struct MergeJoins {}
+
+impl MergeJoins {
+    /// The rule.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl PhysicalOptimizerRule for MergeJoins {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = config.extensions.get::<SortedListingConfig>();
+        if options.is_some_and(|options| !options.merge_joins) {
+            return Ok(plan);
+        }
+        plan.transform_up(|plan| {
+            Ok(match merge_join(&plan)? {
+                Some(join) => Transformed::yes(join),
+                None => Transformed::no(plan),
+            })
+        })
+        .data()
+    }
+
+    fn name(&self) -> &'static str {
+        "MergeJoins"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The merge join that may take the place of `plan`, if that is a hash join of co-partitioned sorted sides.
+fn merge_join(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
+        return Ok(None);
+    };
+    let streams = join.mode == PartitionMode::Partitioned && !join.null_aware;
+    let (true, None, Some(left), Some(right)) = (
+        streams,
+        join.fetch(),
+        ranges(&join.left),
+        ranges(&join.right),
+    ) else {
+        return Ok(None);
+    };
+    let options: Vec<_> = left.ordering().iter().map(|sort| sort.options).collect();
+    let same_ranges = left.split_points() == right.split_points()
+        && options.len() == join.on.len()
+        && right
+            .ordering()
+            .iter()
+            .map(|sort| sort.options)
+            .eq(options.iter().copied());
+    if !same_ranges {
+        return Ok(None);
+    }
+    let sorted = |side: &Arc<dyn ExecutionPlan>, keys: Vec<&Arc<dyn PhysicalExpr>>| {
+        let sorts = keys.into_iter().zip(&options);
+        let sorts = sorts.map(|(key, options)| PhysicalSortExpr::new(Arc::clone(key), *options));
+        side.equivalence_properties().ordering_satisfy(sorts)
+    };
+    let (left_keys, right_keys) = join.on.iter().map(|(left, right)| (left, right)).unzip();
+    if !sorted(&join.left, left_keys)? || !sorted(&join.right, right_keys)? {
+        return Ok(None);
+    }
+    let merge: Arc<dyn ExecutionPlan> = Arc::new(SortMergeJoinExec::try_new(
+        Arc::clone(&join.left),
+        Arc::clone(&join.right),
+        join.on.clone(),
+        join.filter.clone(),
+        join.join_type,
+        options,
+        join.null_equality,
+    )?);
+    let merge = match &join.projection {
+        None => merge,
+        Some(columns) => projected(merge, columns)?,
+    };
+    Ok(keeps_properties(plan, &merge)?.then_some(merge))
+}
+
+fn ranges(side: &Arc<dyn ExecutionPlan>) -> Option<&RangePartitioning> {
+    match side.output_partitioning() {
+        Partitioning::Range(ranges) => Some(ranges),
+        _ => None,
+    }
+}
+
+fn projected(plan: Arc<dyn ExecutionPlan>, columns: &[usize]) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = plan.schema();
+    let column = |&index: &usize| {
+        let name = schema.field(index).name();
+        ProjectionExpr::new(Arc::new(Column::new(name, index)), name.clone())
+    };
+    let columns: Vec<_> = columns.iter().map(column).collect();
+    Ok(Arc::new(ProjectionExec::try_new(columns, plan)?))
+}
+
+/// Whether what is above may count on the same of `new` as of `old`.
+fn keeps_properties(old: &Arc<dyn ExecutionPlan>, new: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    let ordering: Option<&LexOrdering> = old.output_ordering();
+    let in_order = new
+        .equivalence_properties()
+        .ordering_satisfy(ordering.into_iter().flatten().cloned())?;
+    Ok(in_order && old.output_partitioning() == new.output_partitioning())
+}
