@@ -1,8 +1,8 @@
 //! Minima and maxima that DataFusion would draw wrong conclusions from.
 //!
 //! DataFusion answers `MIN` and `MAX` from the statistics of files, and reads a column whose minimum is its maximum
-//! as a constant. But statistics of floats leave NaN out, and where files have another type than the table,
-//! DataFusion 55.2 compares values of different types.
+//! as a constant. But statistics of floats leave NaN out, where files have another type than the table, DataFusion 55.2
+//! compares values of different types, and it counts the partition values of files without rows.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,7 +17,17 @@ use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanC
 pub(crate) fn without_doubtful(scan: &FileScanConfig) -> Cow<'_, FileScanConfig> {
     let schema = Arc::clone(scan.file_source().table_schema().table_schema());
     let files = scan.file_groups.iter().flat_map(FileGroup::iter);
-    let doubtful = doubtful_columns(&schema, files.filter_map(|file| file.statistics.as_deref()));
+    let files: Vec<_> = files
+        .filter_map(|file| file.statistics.as_deref())
+        .collect();
+    let mut doubtful = doubtful_columns(&schema, files.iter().copied());
+    // The value of a partition column is no row's if the file has none.
+    if files
+        .iter()
+        .any(|file| file.num_rows == Precision::Exact(0))
+    {
+        doubtful.extend(scan.file_schema().fields().len()..schema.fields().len());
+    }
     if doubtful.is_empty() {
         return Cow::Borrowed(scan);
     }

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
+use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{JoinSide, JoinType, Result};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{
     LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr, RangePartitioning,
 };
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode, SortMergeJoinExec};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
@@ -93,6 +95,12 @@ fn merge_join(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionP
     if !same_ranges {
         return Ok(None);
     }
+    let left_schema = join.left.schema();
+    for (key, _) in &join.on {
+        if !is_comparable(&key.data_type(&left_schema)?, join.join_type) {
+            return Ok(None);
+        }
+    }
     let sorted = |side: &Arc<dyn ExecutionPlan>, keys: Vec<&Arc<dyn PhysicalExpr>>| {
         let sorts = keys.into_iter().zip(&options);
         let sorts = sorts.map(|(key, options)| PhysicalSortExpr::new(Arc::clone(key), *options));
@@ -106,7 +114,7 @@ fn merge_join(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionP
         Arc::clone(&join.left),
         Arc::clone(&join.right),
         join.on.clone(),
-        join.filter.clone(),
+        join.filter.as_ref().map(left_columns_first).transpose()?,
         join.join_type,
         options,
         join.null_equality,
@@ -116,6 +124,55 @@ fn merge_join(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionP
         Some(columns) => projected(merge, columns)?,
     };
     Ok(keeps_properties(plan, &merge)?.then_some(merge))
+}
+
+/// Whether DataFusion's merge join knows keys of a type: that of semi, anti and mark joins does not know all.
+fn is_comparable(data_type: &DataType, join_type: JoinType) -> bool {
+    let joins_rows = matches!(
+        join_type,
+        JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full
+    );
+    // Its equality of floats is not that of a hash join: `-0.0` is `0.0` in one of them only.
+    !data_type.is_floating()
+        && (joins_rows
+            || data_type.is_integer()
+            || data_type.is_string()
+            || data_type.is_binary()
+            || matches!(
+                data_type,
+                DataType::Boolean
+                    | DataType::Decimal128(..)
+                    | DataType::Timestamp(_, None)
+                    | DataType::Date32
+                    | DataType::Date64
+            ))
+}
+
+/// `filter` of the columns of the left side and then those of the right, as a merge join takes them to be. They are not
+/// where DataFusion has swapped the sides of a hash join.
+fn left_columns_first(filter: &JoinFilter) -> Result<JoinFilter> {
+    let columns = filter.column_indices();
+    let mut order: Vec<_> = (0..columns.len()).collect();
+    order.sort_by_key(|&column| columns[column].side != JoinSide::Left);
+    let place = |column: usize| order.iter().position(|&old| old == column);
+    let expression = Arc::clone(filter.expression()).transform_up(|expr| {
+        let column = expr.downcast_ref::<Column>();
+        let moved = column.and_then(|column| {
+            let moved = Column::new(column.name(), place(column.index())?);
+            Some(Arc::new(moved) as Arc<dyn PhysicalExpr>)
+        });
+        Ok(moved.map_or(Transformed::no(expr), Transformed::yes))
+    });
+    let schema = filter.schema().project(&order)?;
+    let columns = order
+        .iter()
+        .map(|&column| columns[column].clone())
+        .collect();
+    Ok(JoinFilter::new(
+        expression.data()?,
+        columns,
+        Arc::new(schema),
+    ))
 }
 
 fn ranges(side: &Arc<dyn ExecutionPlan>) -> Option<&RangePartitioning> {

@@ -8,9 +8,12 @@ use crate::table::Table;
 pub(crate) fn join(random: &mut Random, t: &Table, has_u: bool) -> Query {
     let other = if has_u { "u" } else { "t" };
     let len = random.within(1..=t.key_len);
-    let on: Vec<_> = names(&t.key()[..len])
+    let mut on: Vec<_> = names(&t.key()[..len])
         .map(|name| format!("a.{name} = b.{name}"))
         .collect();
+    if random.percent(25) {
+        on.push("a.id < b.id".into());
+    }
     let kind = *random.pick(&[
         "JOIN",
         "JOIN",

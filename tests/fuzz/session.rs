@@ -24,7 +24,7 @@ const PARTITIONS: &str = "datafusion.execution.target_partitions";
 const BATCH_SIZE: &str = "datafusion.execution.batch_size";
 
 /// Options, each with its values and in how many of a hundred sessions it is set.
-const OPTIONS: [(&str, &[&str], usize); 33] = [
+const OPTIONS: [(&str, &[&str], usize); 37] = [
     (BATCH_SIZE, &["1", "2", "3", "16", "64", "1000"], 85),
     (
         "datafusion.execution.parquet.pushdown_filters",
@@ -129,8 +129,16 @@ const OPTIONS: [(&str, &[&str], usize); 33] = [
     (
         "datafusion.optimizer.hash_join_single_partition_threshold_rows",
         &["0"],
-        30,
+        60,
     ),
+    (
+        "datafusion.optimizer.hash_join_single_partition_threshold",
+        &["0"],
+        60,
+    ),
+    ("sorted_listing.range_partitioning", &["off"], 15),
+    ("sorted_listing.merge_joins", &["false"], 30),
+    ("sorted_listing.split_points_from", &["t"], 25),
     ("sorted_listing.max_merge_fan_in", &["0", "1", "2", "5"], 25),
     ("sorted_listing.strategy", &["best_fit"], 25),
     (

@@ -4,6 +4,7 @@ mod answers;
 mod contradictions;
 mod overlap;
 mod plans;
+mod ranges;
 mod reverse;
 mod row_ranges;
 mod sequence;

@@ -1,0 +1,361 @@
+//! Slices that own ranges of the key: grouping, windows and joins that need no repartitioning.
+
+use arrow::array::{ArrayRef, Int64Array, StringArray};
+use datafusion::common::{ScalarValue, SplitPoint};
+use datafusion::datasource::listing::{ListingTableConfig, ListingTableUrl};
+use datafusion::prelude::{SessionContext, col};
+use datafusion_sorted_listing::SortedListingTable;
+use parquet::file::properties::WriterProperties;
+use std::sync::Arc;
+
+use crate::support::*;
+
+/// Row groups and pages of few rows, so that files are cut in the middle.
+fn small_pages() -> WriterProperties {
+    WriterProperties::builder()
+        .set_max_row_group_row_count(Some(64))
+        .set_data_page_row_count_limit(8)
+        .set_write_batch_size(4)
+        .set_dictionary_enabled(false)
+        .build()
+}
+
+/// `files` files of 100 rows of `width` rows for each key; with `touching`, each begins with the key that the one before
+/// ends with.
+fn files_of(files: i64, width: i64, touching: bool) -> Folder {
+    let folder = Folder::new();
+    let step = 100 / width - i64::from(touching);
+    for file in 0..files {
+        let keys = int64((0..100).map(|row| file * step + row / width));
+        let v = int64((0..100).map(|row| (file * 100 + row) * 7919 % 1000));
+        let rows = batch([("k", keys), ("v", v)]);
+        folder.write_with(&shuffled_name(file as usize), &rows, small_pages());
+    }
+    folder
+}
+
+const QUERIES: [&str; 14] = [
+    "SELECT k, count(*), sum(v) FROM t GROUP BY k",
+    "SELECT k, v, count(*) FROM t GROUP BY k, v",
+    "SELECT DISTINCT k FROM t",
+    "SELECT k, count(DISTINCT v) FROM t GROUP BY k",
+    "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) FROM t",
+    "SELECT k, v, sum(v) OVER (PARTITION BY k) FROM t",
+    "SELECT k, v, rank() OVER (PARTITION BY k ORDER BY k DESC) FROM t",
+    "SELECT a.k, a.v, b.v FROM t a JOIN t b ON a.k = b.k",
+    "SELECT a.k, b.v FROM t a FULL JOIN t b ON a.k = b.k AND a.v < b.v",
+    "SELECT k, count(*) FROM t WHERE v > 300 GROUP BY k",
+    "SELECT k, max(v) FROM t WHERE k > 20 AND k < 200 GROUP BY k",
+    "SELECT count(*), min(k), max(k), sum(v) FROM t",
+    "SELECT v, count(*) FROM t GROUP BY v",
+    "SELECT k, v FROM t",
+];
+
+/// The rows of a query in some order.
+async fn sorted_rows(ctx: &SessionContext, sql: &str) -> Vec<String> {
+    let mut rows = rows(ctx, sql).await;
+    rows.sort_unstable();
+    rows
+}
+
+/// Compares each of [`QUERIES`] with the stock table without an order.
+async fn compare(folder: &Folder, order: &str, session: &Session) {
+    let ctx = session.sorted().await;
+    run(&ctx, &folder.ddl(order)).await;
+    let stock = Session::new(3).stock().await;
+    let ddl = folder.ddl(order);
+    run(&stock, ddl.split(" WITH ORDER").next().unwrap()).await;
+    for sql in QUERIES {
+        let expected = sorted_rows(&stock, sql).await;
+        assert_eq!(sorted_rows(&ctx, sql).await, expected, "{sql} {session:?}");
+    }
+    for tail in ["k, v", "k DESC, v DESC"] {
+        let sql = format!("SELECT k, v FROM t ORDER BY {tail}");
+        let expected = rows(&stock, &sql).await;
+        assert_eq!(rows(&ctx, &sql).await, expected, "{sql} {session:?}");
+    }
+    for direction in ["", "DESC"] {
+        let sql = format!("SELECT k FROM t ORDER BY k {direction}");
+        for tail in ["", " LIMIT 150", " LIMIT 20 OFFSET 190"] {
+            let sql = format!("{sql}{tail}");
+            let expected = rows(&stock, &sql).await;
+            assert_eq!(rows(&ctx, &sql).await, expected, "{sql} {session:?}");
+        }
+    }
+}
+
+async fn plan_of(folder: &Folder, partitions: usize, sql: &str) -> String {
+    let ctx = Session::new(partitions)
+        .set(
+            "datafusion.optimizer.hash_join_single_partition_threshold",
+            0,
+        )
+        .set(
+            "datafusion.optimizer.hash_join_single_partition_threshold_rows",
+            0,
+        )
+        .sorted()
+        .await;
+    run(&ctx, &folder.ddl("k")).await;
+    plan(&ctx, folder, sql).await
+}
+
+#[tokio::test]
+async fn keys_that_touch_live_in_one_slice() {
+    for (width, touching) in [(1, false), (1, true), (10, true), (50, true)] {
+        let folder = files_of(8, width, touching);
+        for partitions in [2, 4] {
+            {
+                let pushdown = partitions == 4;
+                let session = Session::new(partitions)
+                    .set("datafusion.execution.parquet.pushdown_filters", pushdown)
+                    .set(
+                        "datafusion.optimizer.hash_join_single_partition_threshold",
+                        0,
+                    )
+                    .set(
+                        "datafusion.optimizer.hash_join_single_partition_threshold_rows",
+                        0,
+                    );
+                compare(&folder, "k", &session).await;
+            }
+        }
+        if width < 50 {
+            let plan = plan_of(&folder, 4, QUERIES[0]).await;
+            assert!(plan.contains("Range([k@0 ASC NULLS LAST]"), "{plan}");
+            assert!(!plan.contains("RepartitionExec"), "{plan}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_key_over_many_files_is_not_cut() {
+    let folder = Folder::new();
+    for file in 0..6 {
+        let last = i64::from(file == 5);
+        let keys = int64((0..100).map(|row| if row == 99 { 1 + last } else { 1 }));
+        let rows = batch([("k", keys), ("v", int64(0..100))]);
+        folder.write_with(&shuffled_name(file), &rows, small_pages());
+    }
+    let plan = plan_of(&folder, 4, QUERIES[0]).await;
+    assert!(!plan.contains("Range("), "{plan}");
+    compare(&folder, "k", &Session::new(4)).await;
+}
+
+#[tokio::test]
+async fn nulls_live_in_one_slice() {
+    for order in ["k ASC NULLS LAST", "k ASC NULLS FIRST", "k DESC NULLS LAST"] {
+        let folder = Folder::new();
+        for file in 0..6_i64 {
+            let mut keys: Vec<_> = (0..50).map(|row| Some(file * 25 + row / 2)).collect();
+            // At one end of the table, and at the boundary of two files.
+            let nulls = match order {
+                "k ASC NULLS FIRST" => [0, 1],
+                _ => [5, 4],
+            };
+            if file == nulls[0] {
+                keys = vec![None; 50];
+            } else if file == nulls[1] {
+                keys[40..].fill(None);
+                if order == "k ASC NULLS FIRST" {
+                    keys.rotate_right(10);
+                }
+            }
+            if order.starts_with("k DESC") {
+                let known = keys.iter().filter(|key| key.is_some()).count();
+                keys[..known].reverse();
+                let last = 5 * 25;
+                keys.iter_mut()
+                    .flatten()
+                    .for_each(|key| *key = *key % 25 + last - file * 25);
+                keys[..known].sort_unstable_by(|a, b| b.cmp(a));
+            }
+            let keys: ArrayRef = Arc::new(Int64Array::from(keys));
+            let rows = batch([
+                ("k", keys),
+                ("v", int64((0..50).map(|row| file * 50 + row))),
+            ]);
+            folder.write_with(&shuffled_name(file as usize), &rows, small_pages());
+        }
+        for partitions in [2, 3, 4] {
+            compare(&folder, order, &Session::new(partitions)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_of_strings_is_cut_at_truncated_bounds() {
+    let folder = Folder::new();
+    let properties = || {
+        WriterProperties::builder()
+            .set_max_row_group_row_count(Some(16))
+            .set_statistics_truncate_length(Some(4))
+            .set_column_index_truncate_length(Some(3))
+            .set_data_page_row_count_limit(4)
+            .set_write_batch_size(2)
+            .build()
+    };
+    for file in 0..6 {
+        let key = |row: usize| format!("a{:05}", (file * 48 + row) / 3 * 7);
+        let keys: ArrayRef = Arc::new(StringArray::from_iter_values((0..48).map(key)));
+        let rows = batch([("k", keys), ("v", int64(0..48))]);
+        folder.write_with(&shuffled_name(file), &rows, properties());
+    }
+    let stock = Session::new(3).stock().await;
+    run(&stock, folder.ddl("k").split(" WITH ORDER").next().unwrap()).await;
+    for partitions in [2, 4, 8] {
+        let ctx = Session::new(partitions).sorted().await;
+        run(&ctx, &folder.ddl("k")).await;
+        for sql in [QUERIES[0], QUERIES[2], QUERIES[4], QUERIES[7], QUERIES[13]] {
+            let expected = sorted_rows(&stock, sql).await;
+            assert_eq!(sorted_rows(&ctx, sql).await, expected, "{sql}");
+        }
+    }
+}
+
+/// A table of these files, sorted by `k`.
+async fn table_of(ctx: &SessionContext, folder: &Folder) -> SortedListingTable {
+    let options = datafusion::datasource::listing::ListingOptions::new(Arc::new(
+        datafusion::datasource::file_format::parquet::ParquetFormat::default(),
+    ))
+    .with_file_sort_order(vec![vec![col("k").sort(true, false)]]);
+    let config = ListingTableConfig::new(ListingTableUrl::parse(folder.location()).unwrap())
+        .with_listing_options(options)
+        .infer_schema(&ctx.state())
+        .await
+        .unwrap();
+    SortedListingTable::try_new(config).unwrap()
+}
+
+const JOINS: [&str; 7] = [
+    "SELECT * FROM t JOIN u ON t.k = u.k",
+    "SELECT * FROM t LEFT JOIN u ON t.k = u.k",
+    "SELECT * FROM t RIGHT JOIN u ON t.k = u.k AND t.v > u.v",
+    "SELECT * FROM t FULL JOIN u ON t.k = u.k",
+    "SELECT * FROM t WHERE k IN (SELECT k FROM u WHERE v > 500)",
+    "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)",
+    "SELECT t.k, count(*), max(u.v) FROM t JOIN u ON t.k = u.k GROUP BY t.k",
+];
+
+/// Joins two tables of different files, which are made by `register`, and compares them with stock tables.
+async fn compare_joins(left: &Folder, right: &Folder, ctx: &SessionContext) {
+    let stock = Session::new(3).stock().await;
+    for (name, folder) in [("t", left), ("u", right)] {
+        let location = folder.location();
+        let ddl = format!("CREATE EXTERNAL TABLE {name} STORED AS PARQUET LOCATION '{location}'");
+        run(&stock, &ddl).await;
+    }
+    for sql in JOINS {
+        let expected = sorted_rows(&stock, sql).await;
+        assert_eq!(sorted_rows(ctx, sql).await, expected, "{sql}");
+    }
+}
+
+fn join_session(partitions: usize) -> Session {
+    Session::new(partitions)
+        .set(
+            "datafusion.optimizer.hash_join_single_partition_threshold",
+            0,
+        )
+        .set(
+            "datafusion.optimizer.hash_join_single_partition_threshold_rows",
+            0,
+        )
+}
+
+#[tokio::test]
+async fn shared_split_points_make_joins_stream() {
+    let left = files_of(8, 10, true);
+    let right = files_of(5, 4, true);
+    let points = |points: &[i64]| {
+        let point = |&point| SplitPoint::new(vec![ScalarValue::Int64(Some(point))]);
+        points.iter().map(point).collect::<Vec<_>>()
+    };
+    for given in [
+        &[10, 20, 50][..],
+        &[31],
+        &[-5, 7, 1000],
+        &[0, 1, 2, 3, 4, 5, 6],
+    ] {
+        let ctx = join_session(given.len() + 1).sorted().await;
+        for (name, folder) in [("t", &left), ("u", &right)] {
+            let table = table_of(&ctx, folder)
+                .await
+                .with_split_points(points(given));
+            assert_eq!(
+                table.split_points(&ctx.state()).await.unwrap(),
+                Some(points(given))
+            );
+            ctx.register_table(name, Arc::new(table)).unwrap();
+        }
+        let plan = plan(&ctx, &left, JOINS[0]).await;
+        assert!(plan.contains("SortMergeJoinExec"), "{plan}");
+        assert!(
+            !plan.contains("RepartitionExec") && !plan.contains("SortExec"),
+            "{plan}"
+        );
+        compare_joins(&left, &right, &ctx).await;
+        run(&ctx, "SET sorted_listing.merge_joins = false").await;
+        let plan = crate::support::plan(&ctx, &left, JOINS[0]).await;
+        assert!(plan.contains("HashJoinExec: mode=Partitioned"), "{plan}");
+        assert!(!plan.contains("RepartitionExec"), "{plan}");
+        compare_joins(&left, &right, &ctx).await;
+        run(&ctx, "SET datafusion.optimizer.prefer_hash_join = false").await;
+        let plan = crate::support::plan(&ctx, &left, JOINS[0]).await;
+        assert!(plan.contains("SortMergeJoinExec"), "{plan}");
+        assert!(
+            !plan.contains("RepartitionExec") && !plan.contains("SortExec"),
+            "{plan}"
+        );
+        compare_joins(&left, &right, &ctx).await;
+    }
+}
+
+#[tokio::test]
+async fn split_points_come_from_another_table() {
+    let left = files_of(8, 10, true);
+    let right = files_of(5, 4, true);
+    for partitions in [2, 4] {
+        let ctx = join_session(partitions).sorted().await;
+        run(&ctx, &left.ddl("k")).await;
+        let ddl = right.ddl("k").replace("TABLE t", "TABLE u");
+        let from =
+            |table: &str| format!("{ddl} OPTIONS ('sorted_listing.split_points_from' '{table}')");
+        run(&ctx, &from("t")).await;
+        let plan = plan(&ctx, &left, JOINS[0]).await;
+        assert!(plan.contains("SortMergeJoinExec"), "{plan}");
+        assert!(
+            !plan.contains("RepartitionExec") && !plan.contains("SortExec"),
+            "{plan}"
+        );
+        compare_joins(&left, &right, &ctx).await;
+
+        run(&ctx, "DROP TABLE u").await;
+        run(&ctx, &from("nowhere")).await;
+        let error = error(&ctx, JOINS[0]).await;
+        assert!(
+            error.contains("split_points_from names the table 'nowhere', which does not exist"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn split_points_that_do_not_suit_the_order_are_not_used() {
+    let folder = files_of(4, 10, true);
+    let text = |text: &str| SplitPoint::new(vec![ScalarValue::from(text)]);
+    let number = |number| SplitPoint::new(vec![ScalarValue::Int64(Some(number))]);
+    let cases = [
+        vec![text("ten")],
+        vec![number(9), number(3)],
+        vec![SplitPoint::new(vec![])],
+    ];
+    for points in cases {
+        let ctx = Session::new(4).sorted().await;
+        let table = table_of(&ctx, &folder).await.with_split_points(points);
+        ctx.register_table("t", Arc::new(table)).unwrap();
+        let plan = plan(&ctx, &folder, QUERIES[0]).await;
+        assert!(!plan.contains("Range("), "{plan}");
+        assert!(plan.contains("SortedScan"), "{plan}");
+    }
+}
