@@ -80,6 +80,25 @@
 //! from the last to the first. Where that cannot be, `EXPLAIN` shows an `UnorderedScan` with the reason, and DataFusion
 //! sorts.
 //!
+//! # Ranges
+//!
+//! No value of the key, or of the shortest beginning of it that will do, is in two slices, and the scan declares
+//! [`Partitioning::Range`]. So grouping, windows and joins on it need no repartitioning:
+//!
+//! ```text
+//! AggregateExec: mode=FinalPartitioned, gby=[ts]          AggregateExec: mode=SinglePartitioned, gby=[ts], ordering_mode=Sorted
+//!   RepartitionExec: partitioning=Hash([ts], 4)      →      DataSourceExec: SortedScan: slices=4, …,
+//!     AggregateExec: mode=Partial, gby=[ts]                   output_partitioning=Range([ts ASC], [(20), (40), (60)], 4)
+//!       DataSourceExec: file_groups={4 groups: …
+//! ```
+//!
+//! A range begins with a lower bound of what is in it, and everything before ends before that. Where units touch, or share
+//! a value, what reaches across is read by both slices and clipped.
+//!
+//! [`Partitioning::Range`]: datafusion::physical_expr::Partitioning::Range
+//!
+//! # Types
+//!
 //! | key column | bounds |
 //! |---|---|
 //! | integers, decimals, dates, times, timestamps, booleans | exact |
@@ -98,7 +117,8 @@
 //! * [`SortedListingTable`] wraps a [`ListingTable`], which lists, inserts and knows partitions as always.
 //! * [`SortedListingConfig`] holds the options.
 //! * [`SortedScan`] is the data source in the plan, and [`SequenceExec`] reads its slices one after another, where the
-//!   rule [`SequenceSlices`] has put it. [`RequestOrder`] asks scans for the orders that they give on demand.
+//!   rule [`SequenceSlices`] has put it. [`RequestOrder`] asks scans for the orders that they give on demand, and
+//!   [`MergeJoins`] joins tables that are cut at the same points.
 //!
 //! [`ListingTable`]: datafusion::datasource::listing::ListingTable
 #![deny(

@@ -47,12 +47,6 @@ impl SortedScan {
         let runs = self.slices.iter().map(|slice| slice.runs.len()).max();
         runs.filter(|&runs| runs > 1)
     }
-
-    /// The columns that slices own ranges of.
-    fn ranges_to_show(&self) -> Option<String> {
-        let ranges = self.ranges.as_ref()?;
-        Some(show(ranges.partitioning.ordering()))
-    }
 }
 
 #[deny(clippy::missing_trait_methods)]
@@ -96,8 +90,8 @@ impl DataSource for SortedScan {
                 if let Some(runs) = self.runs_to_merge() {
                     write!(f, "runs={runs}, ")?;
                 }
-                if let Some(ranges) = self.ranges_to_show() {
-                    write!(f, "range=[{ranges}], ")?;
+                if self.is_clipped() {
+                    write!(f, "clipped={}, ", self.clipped_units())?;
                 }
                 if self.reversed {
                     f.write_str("reversed, ")?;
@@ -111,8 +105,8 @@ impl DataSource for SortedScan {
                 if let Some(runs) = self.runs_to_merge() {
                     writeln!(f, "runs={runs}")?;
                 }
-                if let Some(ranges) = self.ranges_to_show() {
-                    writeln!(f, "range=[{ranges}]")?;
+                if self.is_clipped() {
+                    writeln!(f, "clipped={}", self.clipped_units())?;
                 }
                 if self.reversed {
                     writeln!(f, "reversed")?;

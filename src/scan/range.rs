@@ -35,7 +35,13 @@ impl SortedScan {
 
     /// Whether some units are read by several slices, each of its own keys.
     pub(super) fn is_clipped(&self) -> bool {
-        self.units.iter().any(|unit| unit.clip.is_some())
+        self.clipped_units() > 0
+    }
+
+    /// How many units have rows that are read by another slice.
+    pub(super) fn clipped_units(&self) -> usize {
+        let clips = self.units.iter().filter(|unit| unit.clip.is_some());
+        clips.count()
     }
 
     fn whole(&self) -> Option<&Arc<Whole>> {

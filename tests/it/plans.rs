@@ -435,3 +435,57 @@ async fn few_rows_below_a_filter() {
         sorted_plan(&ctx, &folder, &sql).await;
     }
 }
+
+/// The plan of a query over slices that own ranges: nothing is sorted, and no row changes its partition.
+async fn plan_in_ranges(ctx: &SessionContext, folder: &Folder, sql: &str) -> String {
+    let plan = sorted_plan(ctx, folder, sql).await;
+    assert!(!plan.contains("RepartitionExec"), "{sql}:\n{plan}");
+    assert!(plan.contains("Range("), "{sql}:\n{plan}");
+    plan
+}
+
+#[tokio::test]
+async fn groups_and_windows_on_the_key_stay_in_their_slices() {
+    let folder = events();
+    let ctx = session_over(&folder, "ts").await;
+    let streams = |plan: &str| assert!(plan.contains("ordering_mode=Sorted"), "{plan}");
+    for (name, sql) in [
+        ("range_group_by", "SELECT ts, sum(v) FROM t GROUP BY ts"),
+        ("range_distinct", "SELECT DISTINCT ts FROM t"),
+        (
+            "range_count_distinct",
+            "SELECT ts, count(DISTINCT v) FROM t GROUP BY ts",
+        ),
+    ] {
+        let plan = plan_in_ranges(&ctx, &folder, sql).await;
+        streams(&plan);
+        assert_snapshot!(name, plan);
+    }
+    let sql = "SELECT ts, v, count(*) FROM t GROUP BY ts, v";
+    let plan = plan_in_ranges(&ctx, &folder, sql).await;
+    assert!(plan.contains("ordering_mode=PartiallySorted"), "{plan}");
+    assert_snapshot!("range_group_by_more", plan);
+    let sql = "SELECT ts, sum(v) OVER (PARTITION BY ts) FROM t";
+    assert_snapshot!("range_window", plan_in_ranges(&ctx, &folder, sql).await);
+
+    let ctx = session_over(&folder, "device, ts").await;
+    let sql = "SELECT device, row_number() OVER (PARTITION BY device ORDER BY ts) FROM t";
+    assert_snapshot!("range_row_number", plan_in_ranges(&ctx, &folder, sql).await);
+    let sql = "SELECT device, count(*) FROM t GROUP BY device";
+    let plan = plan_in_ranges(&ctx, &folder, sql).await;
+    streams(&plan);
+}
+
+#[tokio::test]
+async fn tables_cut_at_the_same_points_join_slice_by_slice() {
+    let folder = events();
+    let ctx = session_over(&folder, "ts").await;
+    let small = "datafusion.optimizer.hash_join_single_partition_threshold";
+    run(&ctx, &format!("SET {small} = 0")).await;
+    run(&ctx, &format!("SET {small}_rows = 0")).await;
+    let ddl = folder.ddl("ts").replace("TABLE t", "TABLE u");
+    let options = "OPTIONS ('sorted_listing.split_points_from' 't')";
+    run(&ctx, &format!("{ddl} {options}")).await;
+    let sql = "SELECT t.ts, t.v, u.device FROM t JOIN u ON t.ts = u.ts";
+    assert_snapshot!("range_join", plan_in_ranges(&ctx, &folder, sql).await);
+}
