@@ -21,7 +21,7 @@ pub(crate) struct Report {
     refused: BTreeMap<String, usize>,
 }
 
-const FEATURES: [&str; 9] = [
+const FEATURES: [&str; 13] = [
     "strategy=contiguous",
     "strategy=best_fit",
     "strategy=clusters",
@@ -31,6 +31,10 @@ const FEATURES: [&str; 9] = [
     "reversed",
     "SequenceExec",
     "UnorderedScan",
+    "=Range(",
+    "clipped=",
+    "mode=SinglePartitioned",
+    "SortMergeJoinExec",
 ];
 
 #[derive(Default)]
