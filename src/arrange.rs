@@ -56,7 +56,9 @@ pub(crate) struct InSlices {
     pub(crate) parts: Parts,
     pub(crate) slices: Vec<Slice>,
     pub(crate) ranges: Option<Ranges>,
-    grouping: Grouping,
+    pub(crate) grouping: Grouping,
+    /// How many columns of the key they are in order of.
+    pub(crate) columns: usize,
 }
 
 impl Arrangement<'_> {
@@ -85,6 +87,7 @@ impl Arrangement<'_> {
                         slices,
                         ranges: None,
                         grouping: Grouping::Declared(partitioning.clone()),
+                        columns: keys[0].ordering.len(),
                     },
                     Err(obstacle) => {
                         let why = self.show(obstacle, facts, &|unit| unit);
@@ -123,6 +126,11 @@ impl Arrangement<'_> {
         let target = self.planner.session.config().target_partitions();
         let strategy = self.planner.config.strategy;
         let (parts, layout) = self.best_layout(facts, target, strategy);
+        if !matches!(&layout, Ok(layout) if layout.strategy == strategy)
+            && let Some(in_slices) = self.by_prefix(key)
+        {
+            return Ok(in_slices);
+        }
         let show = |obstacle| self.show(obstacle, facts, &|unit| parts.parts[unit].file);
         let layout = layout.map_err(|none| {
             format!(
@@ -149,6 +157,7 @@ impl Arrangement<'_> {
                 slices,
                 ranges: Some(ranges),
                 grouping,
+                columns: key.ordering.len(),
             });
         }
         let slices = layout
@@ -161,7 +170,16 @@ impl Arrangement<'_> {
             slices,
             ranges: None,
             grouping,
+            columns: key.ordering.len(),
         })
+    }
+
+    /// Parts of files that are a run of `key`, if there are such.
+    pub(crate) fn run_of(&self, key: &Sorted) -> Option<Parts> {
+        let (parts, layout) = self.best_layout(&key.facts, 1, Strategy::Contiguous);
+        layout
+            .is_ok_and(|layout| layout.strategy == Strategy::Contiguous)
+            .then_some(parts)
     }
 
     /// Whole files, or if that is better, parts of them.
@@ -197,10 +215,21 @@ impl Arrangement<'_> {
             parts,
             slices,
             grouping,
+            columns,
             ..
         } = in_slices;
         // The first key holds by the making of the slices.
-        let further = keys.split_off(1);
+        let mut further = keys.split_off(1);
+        let mut finer = None;
+        let mut null_free = null_free_columns(&keys);
+        if columns < keys[0].ordering.len()
+            && let Some(prefix) = keys[0].first_columns(columns, self.snapshot)
+        {
+            let whole = ranges.as_ref().and_then(|ranges| ranges.whole.as_deref());
+            finer = self.finer(&keys[0], &units, &slices, whole);
+            keys = vec![prefix];
+            further.clear();
+        }
         // A merge by one order keeps the other only if no rows of several slices are equal in it. DataFusion believes that
         // it keeps all orders of its inputs.
         let in_order = grouping.is_in_key_order() && parts.separate(&slices, &keys[0].facts);
@@ -211,7 +240,7 @@ impl Arrangement<'_> {
         keys.extend(further.into_iter().filter(|key| {
             in_order && parts.is_run_of(&all, &key.facts) && parts.separate(&slices, &key.facts)
         }));
-        let null_free = null_free_columns(&keys);
+        null_free.extend(null_free_columns(&keys));
         let orderings = keys
             .into_iter()
             .flat_map(|key| {
@@ -222,6 +251,9 @@ impl Arrangement<'_> {
         let mut sorted = SortedScan::new(self.scan, units, slices, orderings, null_free, grouping);
         if let Some(ranges) = ranges {
             sorted = sorted.with_ranges(ranges);
+        }
+        if let Some(finer) = finer {
+            sorted = sorted.with_finer(finer);
         }
         Ok(sorted.with_read_ahead_bytes(self.planner.config.read_ahead_bytes))
     }
@@ -270,7 +302,7 @@ impl Arrangement<'_> {
         Ok(Arranged::Unordered(why.into(), Some(offer)))
     }
 
-    fn without_constants(&self, key: &Sorted) -> Option<LexOrdering> {
+    pub(crate) fn without_constants(&self, key: &Sorted) -> Option<LexOrdering> {
         let partition = self.scan.file_schema().fields().len();
         without_constants(key, self.files, partition)
     }

@@ -16,6 +16,15 @@ pub(crate) struct Sorted {
 }
 
 impl Sorted {
+    /// The key of the first `columns` columns of this one.
+    pub(crate) fn first_columns(&self, columns: usize, snapshot: &Snapshot) -> Option<Self> {
+        let ordering = LexOrdering::new(self.ordering.get(..columns)?.to_vec())?;
+        Some(Self {
+            facts: snapshot.key_facts(&ordering),
+            ordering,
+        })
+    }
+
     /// The ordering as in `ORDER BY`.
     pub(crate) fn show(&self) -> String {
         show(&self.ordering)

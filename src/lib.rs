@@ -138,6 +138,7 @@ mod keys;
 mod layout;
 mod merge;
 mod planner;
+mod prefix;
 mod proof;
 mod ranges;
 mod rules;

@@ -32,6 +32,11 @@ pub(crate) fn slices_of_clusters(units: &[Unit], target: usize) -> Vec<Slice> {
         .collect()
 }
 
+/// `members` of `units` in as few runs as there can be. O(n log n).
+pub(crate) fn runs_of(units: &[Unit], members: &[usize]) -> Vec<Vec<usize>> {
+    best_fit::slices(units, members, 0)
+}
+
 /// The units in order of their bounds, and the clusters as ranges of that order: maximal sets of units that overlap,
 /// directly or through others.
 fn clusters(units: &[Unit]) -> (Vec<usize>, Vec<Range<usize>>) {

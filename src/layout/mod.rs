@@ -14,7 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub(crate) use bounds::{Bounds, Key};
-pub(crate) use clusters::{Slice, slices_of_clusters};
+pub(crate) use clusters::{Slice, runs_of, slices_of_clusters};
 pub(crate) use contiguous::run_order;
 pub(crate) use cuts::{Cuts, KeyRange};
 

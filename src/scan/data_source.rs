@@ -28,7 +28,7 @@ use crate::layout::Slice;
 
 impl SortedScan {
     /// This scan, if it is in `order`, or is with NULL where `order` has it.
-    fn in_order(&self, order: &[PhysicalSortExpr]) -> Result<Option<Self>> {
+    pub(super) fn in_order(&self, order: &[PhysicalSortExpr]) -> Result<Option<Self>> {
         if self
             .eq_properties()
             .ordering_satisfy(order.iter().cloned())?
@@ -90,6 +90,9 @@ impl DataSource for SortedScan {
                 if let Some(runs) = self.runs_to_merge() {
                     write!(f, "runs={runs}, ")?;
                 }
+                if let Some(finer) = &self.finer {
+                    write!(f, "on_demand=[{}], ", show(&finer.orderings[0]))?;
+                }
                 if self.is_clipped() {
                     write!(f, "clipped={}, ", self.clipped_units())?;
                 }
@@ -104,6 +107,9 @@ impl DataSource for SortedScan {
                 writeln!(f, "{}", self.grouping)?;
                 if let Some(runs) = self.runs_to_merge() {
                     writeln!(f, "runs={runs}")?;
+                }
+                if let Some(finer) = &self.finer {
+                    writeln!(f, "on_demand=[{}]", show(&finer.orderings[0]))?;
                 }
                 if self.is_clipped() {
                     writeln!(f, "clipped={}", self.clipped_units())?;
@@ -281,6 +287,11 @@ impl DataSource for SortedScan {
         if let Some(scan) = self.reversed()?
             && let Some(scan) = scan.in_order(order)?
         {
+            return Ok(SortOrderPushdownResult::Exact {
+                inner: Arc::new(scan),
+            });
+        }
+        if let Some(scan) = self.finer_in_order(order)? {
             return Ok(SortOrderPushdownResult::Exact {
                 inner: Arc::new(scan),
             });

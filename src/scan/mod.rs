@@ -4,6 +4,7 @@ mod atoms;
 mod byte_ranges;
 mod clip;
 mod data_source;
+mod finer;
 mod grouping;
 mod narrow;
 mod offer;
@@ -18,6 +19,7 @@ mod sorted_scan;
 mod unit;
 mod unordered_scan;
 
+pub(crate) use finer::Finer;
 pub(crate) use grouping::Grouping;
 pub(crate) use narrow::narrow;
 pub(crate) use offer::Offer;

@@ -13,6 +13,7 @@ use datafusion::physical_expr::{
     EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr,
 };
 
+use super::finer::Finer;
 use super::grouping::Grouping;
 use super::range::InRanges;
 use super::row_groups::{are_ascending, groups_in};
@@ -60,6 +61,8 @@ pub struct SortedScan {
     pub(super) fetch: Option<usize>,
     /// Which ranges of the key the slices own, if that is known.
     pub(super) ranges: Option<InRanges>,
+    /// The order that the slices can be put into besides.
+    pub(super) finer: Option<Arc<Finer>>,
 }
 
 /// `scan` with each of `units` a file group of its own, and with `orderings` declared.
@@ -153,6 +156,7 @@ impl SortedScan {
             read_ahead_bytes: 0,
             reversed: false,
             ranges: None,
+            finer: None,
         }
     }
 
@@ -180,6 +184,7 @@ impl SortedScan {
             units: facts.into(),
             slices: slices.into(),
             ranges: None,
+            finer: None,
             ..self.with_file_scan(file_scan)
         }
     }

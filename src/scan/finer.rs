@@ -1,0 +1,75 @@
+//! An order that goes on where the declared one ends, on demand.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+
+use super::SortedScan;
+use super::range::{InRanges, Whole};
+use crate::layout::Slice;
+
+/// The order of all columns of a key, of which a scan declares the beginning only: units are a run of that, but of the
+/// whole key they overlap, and are merged for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Finer {
+    /// The order of the whole key, and orders that follow from it.
+    pub(crate) orderings: Vec<LexOrdering>,
+    /// The units of the scan's slices, in runs of the whole key.
+    pub(crate) slices: Vec<Slice>,
+    /// The same of all units uncut, if some are clipped.
+    pub(crate) whole: Option<Slice>,
+}
+
+impl SortedScan {
+    /// This scan, which can be put into a finer order.
+    pub(crate) fn with_finer(mut self, finer: Finer) -> Self {
+        self.finer = Some(Arc::new(finer));
+        self
+    }
+
+    /// This scan in its finer order, if it has one. That ends before the first column that is not projected.
+    pub(super) fn finer(&self) -> Option<Self> {
+        let Finer {
+            orderings,
+            slices,
+            whole,
+        } = self.finer.as_deref()?;
+        let ranges = self.ranges.as_ref().map(|ranges| InRanges {
+            partitioning: Arc::clone(&ranges.partitioning),
+            whole: ranges.whole.as_ref().map(|unclipped| {
+                Arc::new(Whole {
+                    units: unclipped.units.clone(),
+                    slice: whole.clone().unwrap_or_else(|| unclipped.slice.clone()),
+                })
+            }),
+        });
+        let scan = Self {
+            slices: slices.clone().into(),
+            ranges,
+            finer: None,
+            ..self.with_orderings(orderings.clone())
+        };
+        let projected = scan.merge_key()?.ordering().len();
+        let whole_key = &orderings.first()?;
+        if projected == whole_key.len() {
+            return Some(scan);
+        }
+        let projected = LexOrdering::new(whole_key[..projected].to_vec())?;
+        Some(scan.with_orderings(vec![projected]))
+    }
+
+    /// The finer order of this scan, or its reverse, if that is `order`.
+    pub(super) fn finer_in_order(&self, order: &[PhysicalSortExpr]) -> Result<Option<Self>> {
+        let Some(finer) = self.finer() else {
+            return Ok(None);
+        };
+        if let Some(scan) = finer.in_order(order)? {
+            return Ok(Some(scan));
+        }
+        match finer.reversed()? {
+            Some(reversed) => reversed.in_order(order),
+            None => Ok(None),
+        }
+    }
+}
