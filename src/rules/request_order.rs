@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::datasource::source::DataSource;
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::limit::LocalLimitExec;
@@ -100,24 +101,41 @@ fn in_order(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         return Ok(None);
     };
     let order = chain.down(sort.expr())?;
-    let SortOrderPushdownResult::Exact { inner } = chain.source.try_pushdown_sort(&order)? else {
-        return Ok(None);
-    };
-    let sorted = chain.over(inner)?;
-    if !satisfies(&sorted, sort.expr())? {
-        return Ok(None);
+    let mut sorted = None;
+    if let SortOrderPushdownResult::Exact { inner } = chain.source.try_pushdown_sort(&order)? {
+        sorted = Some(chain.over(inner)?).filter(|sorted| satisfies(sorted, sort.expr()));
     }
-    Ok(Some(match sort.fetch() {
-        Some(fetch) => Arc::new(LocalLimitExec::new(sorted, fetch)),
+    // A filter may know more: rows of one device that are in order of `device, ts` are in order of `ts`.
+    for scan in on_demand(&chain)? {
+        if sorted.is_none() {
+            sorted = Some(chain.over(scan)?).filter(|sorted| satisfies(sorted, sort.expr()));
+        }
+    }
+    Ok(sorted.map(|sorted| match sort.fetch() {
+        Some(fetch) => Arc::new(LocalLimitExec::new(sorted, fetch)) as _,
         None => sorted,
     }))
+}
+
+/// The scan below in each of the orders that it can be put into.
+fn on_demand(chain: &Chain<'_>) -> Result<Vec<Arc<dyn DataSource>>> {
+    let scans = match chain.source.downcast_ref::<SortedScan>() {
+        Some(sorted) => sorted.on_demand()?,
+        None => match chain.source.downcast_ref::<UnorderedScan>() {
+            Some(unordered) => unordered.on_demand()?,
+            None => vec![],
+        },
+    };
+    Ok(scans.into_iter().map(|scan| Arc::new(scan) as _).collect())
 }
 
 fn is_ours(chain: &Chain<'_>) -> bool {
     chain.source.is::<SortedScan>() || chain.source.is::<UnorderedScan>()
 }
 
-fn satisfies(plan: &Arc<dyn ExecutionPlan>, ordering: &LexOrdering) -> Result<bool> {
+fn satisfies(plan: &Arc<dyn ExecutionPlan>, ordering: &LexOrdering) -> bool {
     let properties = plan.equivalence_properties();
-    properties.ordering_satisfy(ordering.iter().cloned())
+    properties
+        .ordering_satisfy(ordering.iter().cloned())
+        .unwrap_or(false)
 }

@@ -284,14 +284,7 @@ impl DataSource for SortedScan {
         if self.fetch().is_some() {
             return Ok(SortOrderPushdownResult::Unsupported);
         }
-        if let Some(scan) = self.reversed()?
-            && let Some(scan) = scan.in_order(order)?
-        {
-            return Ok(SortOrderPushdownResult::Exact {
-                inner: Arc::new(scan),
-            });
-        }
-        if let Some(scan) = self.finer_in_order(order)? {
+        if let Some(scan) = self.put_in_order(order)? {
             return Ok(SortOrderPushdownResult::Exact {
                 inner: Arc::new(scan),
             });

@@ -59,17 +59,24 @@ impl SortedScan {
         Some(scan.with_orderings(vec![projected]))
     }
 
-    /// The finer order of this scan, or its reverse, if that is `order`.
-    pub(super) fn finer_in_order(&self, order: &[PhysicalSortExpr]) -> Result<Option<Self>> {
-        let Some(finer) = self.finer() else {
-            return Ok(None);
+    /// This scan in each of the orders that it can be put into, but the one that it is in.
+    pub(crate) fn on_demand(&self) -> Result<Vec<Self>> {
+        let finer = self.finer();
+        let finer_reversed = match &finer {
+            Some(finer) => finer.reversed()?,
+            None => None,
         };
-        if let Some(scan) = finer.in_order(order)? {
-            return Ok(Some(scan));
+        let orders = [self.reversed()?, finer, finer_reversed];
+        Ok(orders.into_iter().flatten().collect())
+    }
+
+    /// This scan, put into `order`, if it can be.
+    pub(super) fn put_in_order(&self, order: &[PhysicalSortExpr]) -> Result<Option<Self>> {
+        for scan in self.on_demand()? {
+            if let Some(scan) = scan.in_order(order)? {
+                return Ok(Some(scan));
+            }
         }
-        match finer.reversed()? {
-            Some(reversed) => reversed.in_order(order),
-            None => Ok(None),
-        }
+        Ok(None)
     }
 }

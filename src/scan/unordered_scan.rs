@@ -21,7 +21,7 @@ use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 
 use super::offer::Offer;
 use super::order_display::show;
-use super::{as_file_scan, some_only_prune};
+use super::{SortedScan, as_file_scan, some_only_prune};
 
 /// A [`FileScanConfig`] that `EXPLAIN` shows with the reason why its files are in no order.
 ///
@@ -49,6 +49,25 @@ impl UnorderedScan {
     pub(crate) fn with_offer(mut self, offer: Arc<Offer>) -> Self {
         self.offer = Some(offer);
         self
+    }
+
+    /// The files in each of the orders that are offered.
+    pub(crate) fn on_demand(&self) -> Result<Vec<SortedScan>> {
+        let Some(sorted) = self.in_order_offered()? else {
+            return Ok(vec![]);
+        };
+        let others = sorted.on_demand()?;
+        Ok(std::iter::once(sorted).chain(others).collect())
+    }
+
+    /// The files in the order that is offered, if it can be had.
+    fn in_order_offered(&self) -> Result<Option<SortedScan>> {
+        // The rows within a limit are not those that come first in this order.
+        let Some(offer) = self.offer.as_ref().filter(|_| self.fetch().is_none()) else {
+            return Ok(None);
+        };
+        let sorted = offer.take_up(&as_file_scan(&self.files)?)?;
+        Ok(sorted.map(|sorted| sorted.with_filters_only_prune(self.filters_only_prune)))
     }
 
     fn with_files(&self, files: Arc<dyn DataSource>) -> Arc<dyn DataSource> {
@@ -170,11 +189,7 @@ impl DataSource for UnorderedScan {
         &self,
         order: &[PhysicalSortExpr],
     ) -> Result<SortOrderPushdownResult<Arc<dyn DataSource>>> {
-        // The rows within a limit are not those that come first in this order.
-        if let Some(offer) = self.offer.as_ref().filter(|_| self.fetch().is_none())
-            && let Some(sorted) = offer.take_up(&as_file_scan(&self.files)?)?
-        {
-            let sorted = sorted.with_filters_only_prune(self.filters_only_prune);
+        if let Some(sorted) = self.in_order_offered()? {
             let pushed = sorted.try_pushdown_sort(order)?;
             if matches!(pushed, SortOrderPushdownResult::Exact { .. }) {
                 return Ok(pushed);

@@ -359,3 +359,86 @@ async fn split_points_that_do_not_suit_the_order_are_not_used() {
         assert!(plan.contains("SortedScan"), "{plan}");
     }
 }
+
+/// 6 files of `device, ts`, of which each ends and the next begins within a device.
+fn devices() -> Folder {
+    let folder = Folder::new();
+    for file in 0..6_i64 {
+        let rows = || file * 100..file * 100 + 100;
+        let device = StringArray::from_iter_values(rows().map(|row| format!("d{:02}", row / 35)));
+        let columns = batch([
+            ("device", Arc::new(device) as ArrayRef),
+            ("ts", int64(rows().map(|row| row % 35 / 2))),
+            ("v", int64(rows().map(|row| row * 7919 % 1000))),
+        ]);
+        folder.write_with(&shuffled_name(file as usize), &columns, small_pages());
+    }
+    folder
+}
+
+#[tokio::test]
+async fn files_that_end_within_a_device_are_merged_for_the_whole_key_only() {
+    let folder = devices();
+    let stock = Session::new(3).stock().await;
+    let ddl = folder.ddl("device, ts");
+    run(&stock, ddl.split(" WITH ORDER").next().unwrap()).await;
+    let window =
+        "SELECT device, ts, v, row_number() OVER (PARTITION BY device ORDER BY ts, v) FROM t";
+    let lag = "SELECT device, ts, max(v) OVER (PARTITION BY device ORDER BY ts) FROM t";
+    let unordered = [
+        window,
+        lag,
+        "SELECT device, ts, count(*), sum(v) FROM t GROUP BY device, ts",
+        "SELECT device, count(DISTINCT ts) FROM t WHERE v > 100 GROUP BY device",
+        "SELECT * FROM t",
+        "SELECT count(*), sum(v) FROM t",
+        "SELECT ts, count(*) FROM t GROUP BY ts",
+    ];
+    let ordered = [
+        "SELECT device, ts FROM t ORDER BY device, ts",
+        "SELECT device, ts FROM t ORDER BY device, ts LIMIT 170",
+        "SELECT device, ts FROM t ORDER BY device DESC, ts DESC",
+        "SELECT device, ts FROM t ORDER BY device DESC, ts DESC LIMIT 77",
+        "SELECT device, ts FROM t WHERE v > 300 ORDER BY device, ts",
+        "SELECT device FROM t ORDER BY device DESC",
+        "SELECT ts FROM t WHERE device = 'd02' ORDER BY ts",
+    ];
+    for partitions in [1, 2, 4] {
+        for strategy in ["contiguous", "best_fit"] {
+            let ctx = Session::new(partitions)
+                .set("sorted_listing.strategy", strategy)
+                .sorted()
+                .await;
+            run(&ctx, &ddl).await;
+            for sql in unordered {
+                let expected = sorted_rows(&stock, sql).await;
+                assert_eq!(sorted_rows(&ctx, sql).await, expected, "{sql}");
+            }
+            for sql in ordered {
+                assert_eq!(rows(&ctx, sql).await, rows(&stock, sql).await, "{sql}");
+            }
+        }
+    }
+
+    let ctx = Session::new(4).sorted().await;
+    run(&ctx, &ddl).await;
+    let plan = plan(&ctx, &folder, lag).await;
+    assert!(
+        !plan.contains("SortExec") && !plan.contains("RepartitionExec"),
+        "{plan}"
+    );
+    assert!(plan.contains("runs=2"), "{plan}");
+    let plan = crate::support::plan(&ctx, &folder, "SELECT * FROM t").await;
+    assert!(
+        !plan.contains("runs="),
+        "no merge for a query without an order: {plan}"
+    );
+    assert!(
+        plan.contains("on_demand=[device ASC NULLS LAST, ts ASC NULLS LAST]"),
+        "{plan}"
+    );
+    for sql in ordered {
+        let plan = crate::support::plan(&ctx, &folder, sql).await;
+        assert!(!plan.contains("SortExec"), "{sql}: {plan}");
+    }
+}
