@@ -106,3 +106,123 @@ struct Page {
 fn is_complete(lower: &ArrayRef, upper: &ArrayRef, nulls: &UInt64Array) -> bool {
     lower.null_count() == 0 && upper.null_count() == 0 && nulls.iter().all(|count| count == Some(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Int64Array, RecordBatch};
+    use arrow::compute::SortOptions;
+    use datafusion::datasource::table_schema::TableSchema;
+    use datafusion::physical_expr::expressions::Column;
+    use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+    use parquet::file::properties::WriterProperties;
+
+    use super::*;
+    use crate::layout::Key;
+    use crate::test_random::Random;
+
+    fn footer(batch: &RecordBatch) -> ParquetMetaData {
+        let properties = WriterProperties::builder()
+            .set_data_page_row_count_limit(10)
+            .set_write_batch_size(5)
+            .build();
+        let mut bytes = vec![];
+        let mut writer =
+            ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
+        writer.write(batch).unwrap();
+        writer.close().unwrap();
+        ParquetMetaDataReader::new()
+            .with_page_index_policy(PageIndexPolicy::Required)
+            .parse_and_finish(&bytes::Bytes::from(bytes))
+            .unwrap()
+    }
+
+    fn sort_key(batch: &RecordBatch, options: SortOptions, columns: usize) -> SortKey {
+        let sorts = ["a", "b"].into_iter().enumerate().take(columns);
+        let sorts = sorts.map(|(index, name)| {
+            PhysicalSortExpr::new(Arc::new(Column::new(name, index)), options)
+        });
+        let ordering = LexOrdering::new(sorts).unwrap();
+        SortKey::try_new(&ordering, &TableSchema::from(batch.schema())).unwrap()
+    }
+
+    #[test]
+    fn no_row_of_the_range_is_left_out() {
+        let mut random = Random::new(17);
+        let mut skipped = 0;
+        for case in 0..400 {
+            let options = SortOptions::new(case % 2 == 0, case % 4 < 2);
+            let columns = 1 + case % 2;
+            let mut rows: Vec<_> = (0..100)
+                .map(|_| [random.below(40), random.below(9)])
+                .collect();
+            rows.sort_unstable();
+            if options.descending {
+                rows.reverse();
+            }
+            let column = |index: usize| {
+                let values = rows.iter().map(|row| row[index] as i64);
+                Arc::new(Int64Array::from_iter_values(values)) as ArrayRef
+            };
+            let batch = RecordBatch::try_from_iter([("a", column(0)), ("b", column(1))]).unwrap();
+            let key = sort_key(&batch, options, columns);
+            let of = |row: [u64; 2]| {
+                let values = row.iter().take(columns).map(|&value| (value as i64).into());
+                key.key(&values.collect::<Vec<_>>()).unwrap()
+            };
+            let mut ends = [of([random.below(41), 4]), of([random.below(41), 4])];
+            ends.sort();
+            let [from, to] = ends.map(|end| (random.below(4) > 0).then_some(end));
+            let footer = footer(&batch);
+            let file = FileView {
+                footer: &footer,
+                schema: &batch.schema(),
+                partition_values: &[],
+                custom_adapter: false,
+            };
+            let is_in = |key: &Key| {
+                from.as_ref().is_none_or(|from| from <= key)
+                    && to.as_ref().is_none_or(|to| key < to)
+            };
+            let wanted: Vec<_> = (0..100).filter(|&row| is_in(&of(rows[row]))).collect();
+            let range = KeyRange {
+                columns,
+                from: from.clone(),
+                to: to.clone(),
+            };
+            let read = key.rows_in(file, 0, &range).unwrap();
+            assert!(
+                wanted.iter().all(|row| read.contains(row)),
+                "case {case}: {read:?}"
+            );
+            // No more than a page at each end, and those that share a value of the first column.
+            assert!(read.len() <= wanted.len() + 40, "case {case}: {read:?}");
+            skipped += 100 - read.len();
+        }
+        assert!(skipped > 10_000, "{skipped}");
+    }
+
+    #[test]
+    fn pages_with_null_tell_nothing() {
+        let values = (0..50).map(|value| (value % 7 != 0).then_some(value));
+        let column = Arc::new(values.collect::<Int64Array>()) as ArrayRef;
+        let batch = RecordBatch::try_from_iter_with_nullable([("a", column, true)]).unwrap();
+        let key = sort_key(&batch, SortOptions::default(), 1);
+        let footer = footer(&batch);
+        let file = FileView {
+            footer: &footer,
+            schema: &batch.schema(),
+            partition_values: &[],
+            custom_adapter: false,
+        };
+        let range = KeyRange {
+            columns: 1,
+            from: None,
+            to: Some(key.key(&[3_i64.into()]).unwrap()),
+        };
+        assert_eq!(key.rows_in(file, 0, &range), None);
+    }
+}
