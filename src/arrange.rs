@@ -17,30 +17,14 @@ use crate::ranges::Ranges;
 use crate::scan::{Grouping, Offer, SortedScan};
 use crate::snapshot::{ListedFile, Snapshot};
 use crate::units::Parts;
+use crate::why_not::{FilePart, WhyNot};
 
 /// How a scan can be read.
 pub(crate) enum Arranged {
     /// In order, at no cost.
     Ordered(SortedScan),
     /// In no order, for this reason; or by a merge, where a query asks for it.
-    Unordered(Why, Option<Offer>),
-}
-
-/// Why a scan is in no order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Why {
-    pub(crate) text: Arc<str>,
-    /// Whether the declared order is proved to be false.
-    pub(crate) is_false: bool,
-}
-
-impl<S: Into<Arc<str>>> From<S> for Why {
-    fn from(text: S) -> Self {
-        Self {
-            text: text.into(),
-            is_false: false,
-        }
-    }
+    Unordered(WhyNot, Option<Offer>),
 }
 
 /// The files of one scan, to be put into slices.
@@ -70,17 +54,14 @@ impl Arrangement<'_> {
         let reordered =
             |facts: &KeyFacts| matches!(&facts.bounds, Err(unknown) if unknown.may_be_reordered);
         if let Some(unit) = keys[0].facts.iter().position(reordered) {
-            let obstacle = Obstacle::UnknownBounds { unit };
-            return Ok(Arranged::Unordered(
-                self.show(obstacle, &keys[0].facts, &|unit| unit).into(),
-                None,
-            ));
+            let why = self.unknown_bounds(unit, &keys[0].facts);
+            return Ok(Arranged::Unordered(why, None));
         }
         keys.retain(|key| !key.facts.iter().any(reordered));
-        let facts = &keys[0].facts;
+        let key = &keys[0];
         let in_slices = match self.planner.partitioning(self.scan) {
             Some(partitioning) => {
-                let parts = Parts::files(self.files, facts);
+                let parts = Parts::files(self.files, &key.facts);
                 match self.declared_slices(&parts.units) {
                     Ok(slices) => InSlices {
                         parts,
@@ -90,12 +71,12 @@ impl Arrangement<'_> {
                         columns: keys[0].ordering.len(),
                     },
                     Err(obstacle) => {
-                        let why = self.show(obstacle, facts, &|unit| unit);
-                        return Ok(Arranged::Unordered(why.into(), None));
+                        let why = self.why_not(obstacle, key, &parts);
+                        return Ok(Arranged::Unordered(why, None));
                     }
                 }
             }
-            None => match self.by_strategy(&keys[0]) {
+            None => match self.by_strategy(key) {
                 Ok(in_slices) => in_slices,
                 Err(why) => return self.on_demand(keys, why),
             },
@@ -104,24 +85,20 @@ impl Arrangement<'_> {
     }
 
     /// What proves the order of `key` false, if something does.
-    fn why_false(&self, key: &Sorted) -> Option<Why> {
+    fn why_false(&self, key: &Sorted) -> Option<WhyNot> {
         let mut files = self.files.iter().zip(&key.facts);
         files.find_map(|(file, facts)| {
             let contradiction = facts.contradiction.as_ref()?;
-            Some(Why {
-                text: format!(
-                    "the order is declared as [{}], but '{}' is not in it: {contradiction}",
-                    key.show(),
-                    file.file.path()
-                )
-                .into(),
-                is_false: true,
+            Some(WhyNot::FalseOrder {
+                order: key.show(),
+                file: file.file.path().to_string(),
+                rows: contradiction.clone(),
             })
         })
     }
 
     /// Slices that are each one run; or why there are none.
-    fn by_strategy(&self, key: &Sorted) -> Result<InSlices, String> {
+    fn by_strategy(&self, key: &Sorted) -> Result<InSlices, WhyNot> {
         let facts = &key.facts;
         let target = self.planner.session.config().target_partitions();
         let strategy = self.planner.config.strategy;
@@ -131,22 +108,23 @@ impl Arrangement<'_> {
         {
             return Ok(in_slices);
         }
-        let show = |obstacle| self.show(obstacle, facts, &|unit| parts.parts[unit].file);
-        let layout = layout.map_err(|none| {
-            format!(
-                "{}; to read each partition in order would take {} partitions, \
-                 more than target_partitions, which is {target}",
-                show(none.obstacle),
-                none.slices_needed
-            )
+        let why_not = |obstacle| self.why_not(obstacle, key, &parts);
+        let layout = layout.map_err(|none| WhyNot::TooManySlices {
+            cause: Box::new(why_not(none.obstacle)),
+            needed: none.slices_needed,
+            limit: target,
         })?;
         let grouping = match &facts[0].bounds {
             Err(unknown) if facts.iter().all(|facts| facts.bounds.is_err()) => {
-                Grouping::FilePerSlice(unknown.why.as_str().into())
+                Grouping::FilePerSlice(Arc::new(WhyNot::NoBounds {
+                    reason: unknown.why.clone(),
+                }))
             }
             _ => Grouping::Strategy {
                 strategy: layout.strategy,
-                stepped_down: layout.stepped_down.map(|obstacle| show(obstacle).into()),
+                stepped_down: layout
+                    .stepped_down
+                    .map(|obstacle| Arc::new(why_not(obstacle))),
             },
         };
         if grouping.is_in_key_order()
@@ -259,11 +237,11 @@ impl Arrangement<'_> {
     }
 
     /// What a merge can offer where there are no such slices, for the reason `why`.
-    fn on_demand(&self, mut keys: Vec<Sorted>, why: String) -> Result<Arranged> {
+    fn on_demand(&self, mut keys: Vec<Sorted>, why: WhyNot) -> Result<Arranged> {
         let mut key = keys.swap_remove(0);
         // To merge is to compare what the scan gives, which are columns.
         if !key.ordering.iter().all(|sort| sort.expr.is::<Column>()) {
-            return Ok(Arranged::Unordered(why.into(), None));
+            return Ok(Arranged::Unordered(why, None));
         }
         let mut further = vec![];
         // The bounds of the merge are those of what it compares: without constants, it can do without their columns.
@@ -283,11 +261,12 @@ impl Arrangement<'_> {
             .unwrap_or(0);
         let most = self.planner.config.max_merge_fan_in;
         if fan_in > most {
-            let why = format!(
-                "{why}; to merge them would take {fan_in} runs at a time, more than \
-                 sorted_listing.max_merge_fan_in, which is {most}"
-            );
-            return Ok(Arranged::Unordered(why.into(), None));
+            let why = WhyNot::TooManyRuns {
+                cause: Box::new(why),
+                needed: fan_in,
+                limit: most,
+            };
+            return Ok(Arranged::Unordered(why, None));
         }
         let (parts, _) = parts.joined(slices, self.files, &key.facts);
         let offer = Offer {
@@ -296,10 +275,10 @@ impl Arrangement<'_> {
             null_free: null_free_columns(std::slice::from_ref(&key)),
             ordering: key.ordering,
             further,
-            why: why.as_str().into(),
+            why: Arc::new(why.clone()),
             read_ahead_bytes: self.planner.config.read_ahead_bytes,
         };
-        Ok(Arranged::Unordered(why.into(), Some(offer)))
+        Ok(Arranged::Unordered(why, Some(offer)))
     }
 
     pub(crate) fn without_constants(&self, key: &Sorted) -> Option<LexOrdering> {
@@ -326,25 +305,33 @@ impl Arrangement<'_> {
             .collect()
     }
 
-    /// What stands in the way, naming files; `file` gives that of a unit.
-    fn show(
-        &self,
-        obstacle: Obstacle,
-        facts: &[KeyFacts],
-        file: &dyn Fn(usize) -> usize,
-    ) -> String {
-        let path = |file: usize| self.files[file].file.path();
-        match obstacle.map(file) {
-            Obstacle::UnknownBounds { unit } => {
-                let unknown = facts[unit].bounds.as_ref().err();
-                let why = unknown.map_or("", |unknown| unknown.why.as_str());
-                format!("bounds of '{}' are unknown: {why}", path(unit))
+    /// What stands in the way of `parts`, naming files.
+    fn why_not(&self, obstacle: Obstacle, key: &Sorted, parts: &Parts) -> WhyNot {
+        let part = |unit: usize| {
+            let part = &parts.parts[unit];
+            let bounds = parts.units[unit].bounds.as_ref();
+            FilePart {
+                file: self.files[part.file].file.path().to_string(),
+                row_groups: part.groups.clone(),
+                bounds: bounds.and_then(|bounds| self.snapshot.values_of(&key.ordering, bounds)),
             }
-            Obstacle::Overlap { earlier, later } => format!(
-                "the bounds of '{}' and '{}' overlap",
-                path(earlier),
-                path(later)
-            ),
+        };
+        match obstacle {
+            Obstacle::UnknownBounds { unit } => {
+                self.unknown_bounds(parts.parts[unit].file, &key.facts)
+            }
+            Obstacle::Overlap { earlier, later } => WhyNot::Overlap {
+                earlier: Box::new(part(earlier)),
+                later: Box::new(part(later)),
+            },
+        }
+    }
+
+    fn unknown_bounds(&self, file: usize, facts: &[KeyFacts]) -> WhyNot {
+        let unknown = facts[file].bounds.as_ref().err();
+        WhyNot::UnknownBounds {
+            file: self.files[file].file.path().to_string(),
+            reason: unknown.map_or_else(String::new, |unknown| unknown.why.clone()),
         }
     }
 }

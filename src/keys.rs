@@ -8,6 +8,7 @@ use crate::layout::Bounds;
 use crate::proof::KeyFacts;
 use crate::scan::show;
 use crate::snapshot::{ListedFile, Snapshot};
+use crate::why_not::WhyNot;
 
 /// A sort key that files are sorted by, and what is proved of it.
 pub(crate) struct Sorted {
@@ -41,7 +42,7 @@ pub(crate) fn any_file_has_order(scan: &FileScanConfig) -> bool {
 pub(crate) fn sort_keys(
     snapshot: &Snapshot,
     declared: Vec<LexOrdering>,
-) -> Result<Vec<Sorted>, String> {
+) -> Result<Vec<Sorted>, WhyNot> {
     if declared.is_empty() {
         return Ok(vec![footer_key(snapshot)?]);
     }
@@ -56,16 +57,13 @@ pub(crate) fn sort_keys(
 ///
 /// `sorting_columns` speak of the inside of a row group only (parquet.thrift), so that the order of the row groups
 /// of a file has to be proved. A declared order speaks of whole files.
-fn footer_key(snapshot: &Snapshot) -> Result<Sorted, String> {
+fn footer_key(snapshot: &Snapshot) -> Result<Sorted, WhyNot> {
     let shared = snapshot
         .footer_order()
-        .map_err(|file| {
-            format!(
-                "no order is declared, and '{}' claims no order that the others share",
-                file.file.path()
-            )
+        .map_err(|file| WhyNot::NoSharedOrder {
+            file: file.file.path().to_string(),
         })?
-        .ok_or("no order is declared, and no footer claims one")?;
+        .ok_or(WhyNot::NoOrder)?;
     let mut disordered = None;
     for len in (1..=shared.len()).rev() {
         let Some(ordering) = LexOrdering::new(shared[..len].iter().cloned()) else {
@@ -78,9 +76,7 @@ fn footer_key(snapshot: &Snapshot) -> Result<Sorted, String> {
         }
     }
     let file = disordered.map_or("", |file| snapshot.files()[file].file.path().as_ref());
-    Err(format!(
-        "no order is declared, and the order that footers claim is not proved across the row groups of '{file}'"
-    ))
+    Err(WhyNot::UnprovedFooterOrder { file: file.into() })
 }
 
 /// The ordering of `key` without the columns that have one value in all `files`, if there are any: rows that are in

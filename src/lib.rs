@@ -134,6 +134,7 @@ mod config;
 mod diagnosis;
 mod factory;
 mod footers;
+mod key_value;
 mod keys;
 mod layout;
 mod merge;
@@ -152,15 +153,18 @@ mod table;
 #[cfg(test)]
 mod test_random;
 mod units;
+mod why_not;
 
 pub use config::{RangeOption, SortedListingConfig};
 pub use factory::SortedListingTableFactory;
+pub use key_value::{KeyBounds, KeyValue};
 pub use layout::Strategy;
 pub use rules::{MergeJoins, RequestOrder, SequenceSlices};
 pub use scan::SortedScan;
 pub use sequence::SequenceExec;
 pub use session::SessionStateBuilderExt;
 pub use table::SortedListingTable;
+pub use why_not::{FilePart, WhyNot};
 
 /// The examples in the README.
 #[cfg(doctest)]

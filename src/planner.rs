@@ -10,12 +10,13 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::Partitioning;
 use datafusion::physical_plan::ExecutionPlan;
 
-use crate::arrange::{Arranged, Arrangement, Why};
+use crate::arrange::{Arranged, Arrangement};
 use crate::config::SortedListingConfig;
 use crate::keys::{any_file_has_order, sort_keys};
 use crate::scan::UnorderedScan;
 use crate::snapshot::Snapshot;
 use crate::statistics::without_doubtful;
+use crate::why_not::WhyNot;
 
 /// Plans the scans of one table in one session.
 pub(crate) struct Planner<'a> {
@@ -30,7 +31,7 @@ pub(crate) struct Planner<'a> {
 pub(crate) struct Planned {
     pub(crate) plan: Arc<dyn ExecutionPlan>,
     /// Why the scan is unordered although an order is declared, if it is so.
-    pub(crate) why_unordered: Option<Why>,
+    pub(crate) why_unordered: Option<Arc<WhyNot>>,
 }
 
 impl Planner<'_> {
@@ -65,7 +66,7 @@ impl Planner<'_> {
                 snapshot: &snapshot,
             }
             .arrange(keys)?,
-            Err(why) => Arranged::Unordered(why.into(), None),
+            Err(why) => Arranged::Unordered(why, None),
         };
         Ok(match planned {
             Arranged::Ordered(sorted) => Planned {
@@ -73,8 +74,8 @@ impl Planner<'_> {
                 why_unordered: None,
             },
             Arranged::Unordered(why, offer) => {
-                let mut unordered =
-                    UnorderedScan::new(self.without_order(scan)?, Arc::clone(&why.text));
+                let why = Arc::new(why);
+                let mut unordered = UnorderedScan::new(self.without_order(scan)?, Arc::clone(&why));
                 if let Some(offer) = offer {
                     unordered = unordered.with_offer(Arc::new(offer));
                 }

@@ -13,6 +13,8 @@ use datafusion::physical_expr::LexOrdering;
 use parquet::file::metadata::ParquetMetaData;
 
 use crate::footers::{Footer, FooterReader};
+use crate::key_value::KeyBounds;
+use crate::layout::Bounds;
 use crate::proof::{FileView, KeyFacts, SortKey, footer_order};
 
 /// The files of one scan that may have rows, sorted by path, each with its footer.
@@ -123,6 +125,11 @@ impl Snapshot {
             partition_values: &file.file.partition_values,
             custom_adapter: self.custom_adapter,
         }
+    }
+
+    /// The values of `bounds` of the key of `ordering`, if it is one that has bounds.
+    pub(crate) fn values_of(&self, ordering: &LexOrdering, bounds: &Bounds) -> Option<KeyBounds> {
+        self.sort_key(ordering).ok()?.values_of(bounds).ok()
     }
 
     /// The order that all footers share; `Err` names a file whose footer does not share it.

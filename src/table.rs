@@ -17,11 +17,11 @@ use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, T
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 
-use crate::arrange::Why;
 use crate::config::SortedListingConfig;
 use crate::diagnosis::name_broken_file;
 use crate::planner::Planner;
 use crate::split_points::{split_points_from, split_points_of};
+use crate::why_not::WhyNot;
 
 /// A table of files that behaves like one sorted table: DataFusion's [`ListingTable`] with its order proved.
 ///
@@ -66,7 +66,7 @@ pub struct SortedListingTable {
     /// Where slices are to be cut.
     split_points: Option<Vec<SplitPoint>>,
     /// Why the last scan was unordered, so that the log says it once.
-    logged: Mutex<Option<Why>>,
+    logged: Mutex<Option<Arc<WhyNot>>>,
 }
 
 /// Wraps a table as it is. The statistics cache of the session that scans it takes the place of its own, since
@@ -232,17 +232,17 @@ impl SortedListingTable {
     }
 
     /// Says why a scan is unordered, once until that changes: at `warn` if the declared order is false, else at `info`.
-    fn log(&self, why_unordered: Option<Why>) {
+    fn log(&self, why_unordered: Option<Arc<WhyNot>>) {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(why) = &why_unordered
             && why_unordered != *logged
         {
-            let level = if why.is_false {
+            let level = if matches!(why.as_ref(), WhyNot::FalseOrder { .. }) {
                 log::Level::Warn
             } else {
                 log::Level::Info
             };
-            let (location, why) = (self.location(), &why.text);
+            let location = self.location();
             log::log!(level, "the table at {location} is read unordered: {why}");
         }
         *logged = why_unordered;

@@ -15,7 +15,7 @@ use crate::snapshot::{ListedFile, Snapshot};
 pub(crate) struct Part {
     pub(crate) file: usize,
     /// The row groups that it is, if it is not the whole file.
-    groups: Option<Range<usize>>,
+    pub(crate) groups: Option<Range<usize>>,
 }
 
 /// Parts of files, ready to be laid out. Those of a file follow one another.

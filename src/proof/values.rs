@@ -4,7 +4,8 @@ use arrow::row::Rows;
 use datafusion::common::ScalarValue;
 
 use super::sort_key::{KeyColumn, SortKey};
-use crate::layout::Key;
+use crate::key_value::{KeyBounds, KeyValue};
+use crate::layout::{Bounds, Key};
 
 impl SortKey {
     /// The key of these values of its first columns.
@@ -24,6 +25,14 @@ impl SortKey {
         columns
             .map(|(index, column)| column.value(key.column(index)))
             .collect()
+    }
+
+    /// The values of both bounds.
+    pub(crate) fn values_of(&self, bounds: &Bounds) -> Result<KeyBounds, String> {
+        Ok(KeyBounds {
+            lower: KeyValue::from(self.values(bounds.lower())?),
+            upper: KeyValue::from(self.values(bounds.upper())?),
+        })
     }
 }
 

@@ -25,6 +25,7 @@ use super::order_display::show;
 use super::slice_stream::SliceStream;
 use super::{SortedScan, UnorderedScan, as_file_scan, some_only_prune};
 use crate::layout::Slice;
+use crate::why_not::WhyNot;
 
 impl SortedScan {
     /// This scan, if it is in `order`, or is with NULL where `order` has it.
@@ -301,8 +302,8 @@ impl DataSource for SortedScan {
             return Ok(SortOrderPushdownResult::Unsupported);
         }
         // Below a sort, the order of the slices is worth less than what DataFusion's scan does for the top rows.
-        let why = format!("the query asks for the order [{}]", show(order));
-        UnorderedScan::new(self.as_unordered_file_scan(), why.into()).try_pushdown_sort(order)
+        let why = Arc::new(WhyNot::OtherOrder { order: show(order) });
+        UnorderedScan::new(self.as_unordered_file_scan(), why).try_pushdown_sort(order)
     }
 
     /// The order of the units is always kept.

@@ -10,6 +10,7 @@ use super::grouping::Grouping;
 use super::sorted_scan::SortedScan;
 use super::unit::Unit;
 use crate::layout::{self, Slice, slices_of_clusters};
+use crate::why_not::WhyNot;
 
 /// The order that a scan of overlapping units can be put into by merging them, which costs something, so that it is
 /// done only where a query asks for it.
@@ -25,7 +26,7 @@ pub(crate) struct Offer {
     pub(crate) further: Vec<LexOrdering>,
     pub(crate) null_free: Vec<usize>,
     /// Why the order cannot be had for free.
-    pub(crate) why: Arc<str>,
+    pub(crate) why: Arc<WhyNot>,
     pub(crate) read_ahead_bytes: usize,
 }
 

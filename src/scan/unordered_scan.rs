@@ -22,6 +22,7 @@ use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use super::offer::Offer;
 use super::order_display::show;
 use super::{SortedScan, as_file_scan, some_only_prune};
+use crate::why_not::WhyNot;
 
 /// A [`FileScanConfig`] that `EXPLAIN` shows with the reason why its files are in no order.
 ///
@@ -29,7 +30,7 @@ use super::{SortedScan, as_file_scan, some_only_prune};
 #[derive(Debug, Clone)]
 pub(crate) struct UnorderedScan {
     files: Arc<dyn DataSource>,
-    why: Arc<str>,
+    why: Arc<WhyNot>,
     /// The order that it can be put into when a query asks for it.
     offer: Option<Arc<Offer>>,
     /// See [`SortedScan`](super::SortedScan).
@@ -37,7 +38,7 @@ pub(crate) struct UnorderedScan {
 }
 
 impl UnorderedScan {
-    pub(crate) fn new(files: FileScanConfig, why: Arc<str>) -> Self {
+    pub(crate) fn new(files: FileScanConfig, why: Arc<WhyNot>) -> Self {
         Self {
             files: Arc::new(files),
             why,
