@@ -9,6 +9,7 @@ use datafusion::prelude::SessionConfig;
 use crate::config::SortedListingConfig;
 use crate::factory::SortedListingTableFactory;
 use crate::rules::{MergeJoins, RequestOrder, SequenceSlices};
+use crate::table_functions::table_functions;
 
 /// Makes plain DDL make sorted tables.
 ///
@@ -25,8 +26,9 @@ use crate::rules::{MergeJoins, RequestOrder, SequenceSlices};
 /// ```
 pub trait SessionStateBuilderExt {
     /// Registers the options under `sorted_listing`, if the session does not have them yet, a
-    /// [`SortedListingTableFactory`] over every table factory that the session has, and the rules
-    /// [`RequestOrder`], [`MergeJoins`] and [`SequenceSlices`].
+    /// [`SortedListingTableFactory`] over every table factory that the session has, the rules [`RequestOrder`],
+    /// [`MergeJoins`] and [`SequenceSlices`], and the table functions `sorted_layout` and `sorted_layout_summary`,
+    /// which show the [`LayoutReport`](crate::LayoutReport) of a table: `SELECT * FROM sorted_layout('events')`.
     ///
     /// Call it after `with_default_features` and after other table factories are set: those set later replace
     /// ours. A session that has no table factory gets one for each of its file formats.
@@ -41,6 +43,11 @@ impl SessionStateBuilderExt for SessionStateBuilder {
             .options_mut();
         if options.extensions.get::<SortedListingConfig>().is_none() {
             options.extensions.insert(SortedListingConfig::default());
+        }
+
+        let functions = self.table_functions().get_or_insert_default();
+        for function in table_functions() {
+            functions.insert(function.name().to_owned(), Arc::new(function));
         }
 
         let formats: Vec<_> = self

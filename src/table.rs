@@ -21,6 +21,7 @@ use crate::config::SortedListingConfig;
 use crate::diagnosis::name_broken_file;
 use crate::planner::Planner;
 use crate::split_points::{split_points_from, split_points_of};
+use crate::report::{LayoutReport, survey};
 use crate::why_not::WhyNot;
 
 /// A table of files that behaves like one sorted table: DataFusion's [`ListingTable`] with its order proved.
@@ -185,6 +186,43 @@ impl SortedListingTable {
     /// The table that is wrapped.
     pub fn listing_table(&self) -> &ListingTable {
         &self.listing
+    }
+
+    /// How the files lie along the sort key, and what a scan with `filters` makes of them: its slices and units, and why
+    /// there is no better layout.
+    ///
+    /// It plans such a scan, so it costs what planning costs: a listing, and the footers that are in no cache.
+    ///
+    /// ```
+    /// # use datafusion::error::Result;
+    /// # use datafusion::prelude::*;
+    /// # use datafusion_sorted_listing::SortedListingTable;
+    /// # async fn show(ctx: &SessionContext, table: &SortedListingTable) -> Result<()> {
+    /// let layout = table.layout(&ctx.state(), &[]).await?;
+    /// for unit in &layout.units {
+    ///     if let Some(bounds) = &unit.bounds {
+    ///         println!("{} lies in {bounds}", unit.file);
+    ///     }
+    /// }
+    /// if let Some(why) = &layout.why_not {
+    ///     println!("it could be better: {why:#}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As those of planning a scan: where files cannot be listed, or a footer cannot be read.
+    pub async fn layout(&self, session: &dyn Session, filters: &[Expr]) -> Result<LayoutReport> {
+        let args = ScanArgs::default().with_filters(Some(filters));
+        let plan = self.scan_with_args(session, args).await?.into_inner();
+        let config = self.config(session)?;
+        let planner = Planner {
+            session,
+            table: &self.listing,
+            config: &config,
+        };
+        survey(&planner, &plan).await
     }
 
     fn config(&self, session: &dyn Session) -> Result<SortedListingConfig> {

@@ -9,6 +9,7 @@ mod bounds;
 mod clusters;
 mod contiguous;
 mod cuts;
+mod overlaps;
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,6 +18,7 @@ pub(crate) use bounds::{Bounds, Key};
 pub(crate) use clusters::{Slice, runs_of, slices_of_clusters};
 pub(crate) use contiguous::run_order;
 pub(crate) use cuts::{Cuts, KeyRange};
+pub(crate) use overlaps::overlaps;
 
 /// What a layout needs to know of a unit: a file, or a run of adjacent row groups of one.
 #[derive(Debug, Clone)]

@@ -1,5 +1,6 @@
 //! Orderings as SQL has them: the names of columns without their indices.
 
+use arrow::compute::SortOptions;
 use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_expr::expressions::Column;
 
@@ -10,14 +11,19 @@ pub(crate) fn show(ordering: &[PhysicalSortExpr]) -> String {
 }
 
 fn show_sort(sort: &PhysicalSortExpr) -> String {
-    let options = match (sort.options.descending, sort.options.nulls_first) {
+    match sort.expr.downcast_ref::<Column>() {
+        Some(column) => show_column(column.name(), sort.options),
+        None => show_column(&sort.expr.to_string(), sort.options),
+    }
+}
+
+/// A column, or an expression, as in `ORDER BY`.
+pub(crate) fn show_column(name: &str, options: SortOptions) -> String {
+    let options = match (options.descending, options.nulls_first) {
         (false, true) => "ASC",
         (false, false) => "ASC NULLS LAST",
         (true, true) => "DESC",
         (true, false) => "DESC NULLS LAST",
     };
-    match sort.expr.downcast_ref::<Column>() {
-        Some(column) => format!("{} {options}", column.name()),
-        None => format!("{} {options}", sort.expr),
-    }
+    format!("{name} {options}")
 }

@@ -13,7 +13,7 @@ use super::unit::Unit;
 use crate::statistics::file_without_doubtful;
 
 /// The row groups that DataFusion reads of a byte range. They are adjacent if their places are ascending.
-pub(super) fn groups_in(groups: &[RowGroupMetaData], range: Option<&FileRange>) -> Range<usize> {
+pub(crate) fn groups_in(groups: &[RowGroupMetaData], range: Option<&FileRange>) -> Range<usize> {
     match range {
         Some(range) if are_ascending(groups) => {
             let first = groups.partition_point(|group| start_of(group) < range.start);

@@ -29,10 +29,10 @@ use crate::why_not::WhyNot;
 /// All else is the file scan's own, but that a query may take up the order that is offered.
 #[derive(Debug, Clone)]
 pub(crate) struct UnorderedScan {
-    files: Arc<dyn DataSource>,
-    why: Arc<WhyNot>,
+    pub(super) files: Arc<dyn DataSource>,
+    pub(super) why: Arc<WhyNot>,
     /// The order that it can be put into when a query asks for it.
-    offer: Option<Arc<Offer>>,
+    pub(super) offer: Option<Arc<Offer>>,
     /// See [`SortedScan`](super::SortedScan).
     filters_only_prune: bool,
 }

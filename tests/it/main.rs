@@ -2,6 +2,7 @@
 
 mod answers;
 mod contradictions;
+mod layout;
 mod overlap;
 mod plans;
 mod ranges;

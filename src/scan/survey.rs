@@ -1,0 +1,51 @@
+//! What a layout report asks of scans.
+
+use datafusion::common::Result;
+use datafusion::datasource::physical_plan::FileScanConfig;
+
+use super::grouping::Grouping;
+use super::unit::Unit;
+use super::{SortedScan, UnorderedScan, as_file_scan};
+use crate::why_not::WhyNot;
+
+impl SortedScan {
+    /// The units, each with its slice and its run in that slice.
+    pub(crate) fn placed_units(&self) -> impl Iterator<Item = (usize, usize, Unit)> {
+        self.slices
+            .iter()
+            .enumerate()
+            .flat_map(move |(slice, members)| {
+                let runs = members.runs.iter().enumerate();
+                runs.flat_map(move |(run, units)| {
+                    units.iter().map(move |&unit| (slice, run, self.unit(unit)))
+                })
+            })
+    }
+
+    pub(crate) fn grouping(&self) -> &Grouping {
+        &self.grouping
+    }
+
+    pub(crate) fn file_scan(&self) -> &FileScanConfig {
+        &self.file_scan
+    }
+}
+
+impl UnorderedScan {
+    /// The scan that it becomes where a query asks for the order that it has on demand, if it has one.
+    pub(crate) fn offered(&self) -> Result<Option<SortedScan>> {
+        match &self.offer {
+            Some(offer) => offer.take_up(&self.file_scan()?),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn file_scan(&self) -> Result<FileScanConfig> {
+        as_file_scan(&self.files)
+    }
+
+    /// Why it is in no order.
+    pub(crate) fn why(&self) -> &WhyNot {
+        &self.why
+    }
+}
