@@ -27,7 +27,7 @@ fn bounds(report: &LayoutReport) -> Vec<String> {
     let text = |bounds: &_| format!("{bounds}");
     let units = report.units.iter();
     units
-        .map(|unit| unit.bounds.as_ref().map_or("?".into(), text))
+        .map(|unit| unit.bounds.as_ref().map_or_else(|| "?".into(), text))
         .collect()
 }
 
