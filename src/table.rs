@@ -20,8 +20,8 @@ use futures::future::BoxFuture;
 use crate::config::SortedListingConfig;
 use crate::diagnosis::name_broken_file;
 use crate::planner::Planner;
-use crate::split_points::{split_points_from, split_points_of};
 use crate::report::{LayoutReport, survey};
+use crate::split_points::{split_points_from, split_points_of};
 use crate::why_not::WhyNot;
 
 /// A table of files that behaves like one sorted table: DataFusion's [`ListingTable`] with its order proved.
@@ -221,6 +221,7 @@ impl SortedListingTable {
             session,
             table: &self.listing,
             config: &config,
+            split_points: self.split_points.as_deref(),
         };
         survey(&planner, &plan).await
     }

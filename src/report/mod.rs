@@ -87,13 +87,13 @@ pub struct UnitReport {
     pub file: String,
     /// Its row groups, if the file is Parquet.
     pub row_groups: Option<Range<usize>>,
-    /// How many rows it has, if the file is Parquet.
+    /// How many rows it has. `None` if the file is not Parquet, or if another slice reads some rows of its row groups.
     pub rows: Option<u64>,
-    /// How many bytes it has in the file.
+    /// How many bytes its row groups have in the file, or the whole file.
     pub bytes: u64,
     /// Where the keys of its rows lie, if that is known.
     pub bounds: Option<KeyBounds>,
-    /// How many values of the key columns are NULL, if that is known.
+    /// How many values of the key columns are NULL in its row groups, if that is known.
     pub null_count: Option<u64>,
     /// Whether its keys are all known to be greater than those of the units that come before it.
     pub strict_gap: bool,

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::{DataSource, DataSourceExec};
 use datafusion::physical_expr::expressions::Column;
@@ -67,10 +67,13 @@ fn of_sorted(scan: &SortedScan, ordering: OrderingState) -> Result<LayoutReport>
         unit,
     });
     let report = report(scan.file_scan(), scan.orderings().first(), placed.collect())?;
+    let range_declared = matches!(scan.output_partitioning(), Partitioning::Range(_));
     Ok(LayoutReport {
         ordering,
         strategy: scan.grouping().name(),
-        range_declared: matches!(scan.output_partitioning(), Partitioning::Range(_)),
+        range_declared,
+        // The bounds of clipped units touch.
+        strict_cuts: range_declared || report.strict_cuts,
         why_not: scan.grouping().why_not().map(|why| why.as_ref().clone()),
         ..report
     })
@@ -143,7 +146,10 @@ fn report(
     for (place, placed) in placed.iter().enumerate() {
         let row_groups = row_groups_of(&placed.unit);
         let bounds = match (&key, bounds(placed)) {
-            (Some(key), Some(bounds)) => Some(key.values_of(bounds)?),
+            (Some(key), Some(bounds)) => {
+                let values = key.values_of(bounds);
+                Some(values.map_err(DataFusionError::Internal)?)
+            }
             _ => None,
         };
         units.push(UnitReport {
@@ -232,6 +238,9 @@ fn row_groups_of(unit: &Unit) -> Option<Range<usize>> {
 }
 
 fn rows_of(unit: &Unit, groups: Option<&Range<usize>>) -> Option<u64> {
+    if unit.facts.clip.is_some() {
+        return None;
+    }
     let groups = unit
         .facts
         .footer

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray, TimestampMillisecondArray};
+use datafusion::common::{ScalarValue, SplitPoint};
 use datafusion::prelude::{SessionContext, col, lit};
 use datafusion_sorted_listing::{LayoutReport, OrderingState, SortedListingTable, WhyNot};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -405,4 +406,40 @@ async fn of_what_filters_leave() {
         ["[(2, 20), (2, 24)]", "[(3, 30), (3, 34)]"]
     );
     assert_eq!(report.units[0].null_count, Some(0));
+}
+
+#[tokio::test]
+async fn slices_that_own_ranges() {
+    let folder = Folder::of_keys((0..3).map(|file| int64(file * 100..file * 100 + 100)));
+    let ctx = session_over(&folder, 2, "k").await;
+    let table = ctx.table_provider("t").await.unwrap();
+    let sorted = table.downcast_ref::<SortedListingTable>().unwrap();
+    let point = SplitPoint::new(vec![ScalarValue::Int64(Some(150))]);
+    let split = SortedListingTable::from(sorted.listing_table().clone());
+    let split = split.with_split_points(vec![point]);
+    let report = split.layout(&ctx.state(), &[]).await.unwrap();
+
+    assert!(report.range_declared && report.strict_cuts, "{report:?}");
+    assert_eq!((report.slices, report.depth), (2, 1));
+    // The file in the middle is read by both slices: that is not known to be how many rows of each.
+    assert_eq!(
+        bounds(&report),
+        ["[0, 99]", "[100, 150]", "[150, 199]", "[200, 299]"]
+    );
+    let units: Vec<_> = report
+        .units
+        .iter()
+        .map(|unit| (unit.slice, unit.rows))
+        .collect();
+    let (first, second) = (Some(0), Some(1));
+    assert_eq!(
+        units,
+        [
+            (first, Some(100)),
+            (first, None),
+            (second, None),
+            (second, Some(100))
+        ]
+    );
+    assert_eq!(report.rows(), None);
 }
