@@ -147,6 +147,7 @@ mod rules;
 mod scan;
 mod sequence;
 mod session;
+mod sizes;
 mod snapshot;
 mod split_points;
 mod statistics;

@@ -8,6 +8,7 @@ use datafusion::datasource::physical_plan::FileScanConfig;
 use crate::layout::{self, Bounds, Cuts, Key, KeyRange, Slice};
 use crate::proof::{GroupBounds, KeyFacts, SortKey};
 use crate::scan::{self, UnitFacts, are_ascending, bounds_of, cut_to, narrow};
+use crate::sizes;
 use crate::snapshot::{ListedFile, Snapshot};
 
 /// A file, or a part of one.
@@ -273,8 +274,7 @@ impl Part {
             let columns = footer.offset_index().and_then(|index| index.get(group));
             let pages = columns.into_iter().flatten();
             let most = pages.map(|column| column.page_locations().len()).max();
-            let bytes = u64::try_from(footer.row_group(group).compressed_size()).unwrap_or(0);
-            bytes / most.unwrap_or(1).max(1) as u64
+            sizes::compressed(footer.row_group(group)) / most.unwrap_or(1).max(1) as u64
         };
         groups.map(of_group).max().unwrap_or(0)
     }
@@ -285,7 +285,7 @@ impl Part {
         match (&self.groups, file.footer()) {
             (Some(groups), Some(footer)) => footer.row_groups()[groups.clone()]
                 .iter()
-                .map(|group| u64::try_from(group.compressed_size()).unwrap_or(0))
+                .map(sizes::compressed)
                 .sum(),
             _ => file.file.effective_size(),
         }

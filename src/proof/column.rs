@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, new_null_array,
 };
+use arrow::compute::kernels::cmp::gt;
 use arrow::compute::{CastOptions, cast_with_options, nullif};
 use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type};
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
@@ -274,10 +275,16 @@ fn min_max(
             return Err("has min and max of an undefined order".into());
         }
     }
-    Ok((
+    let (min, max) = (
         lossless_cast(&min, &column.data_type)?,
         lossless_cast(&max, &column.data_type)?,
-    ))
+    );
+    // Bounds that reach to NULL, and those of several columns, need not show it.
+    let reversed = gt(&min, &max).map_err(|e| e.to_string())?;
+    if (0..groups.len()).any(|index| !nulls.all.value(index) && reversed.value(index)) {
+        return Err("has a minimum above its maximum".into());
+    }
+    Ok((min, max))
 }
 
 /// `values`, NULL where `mask` is true.

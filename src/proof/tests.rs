@@ -272,6 +272,11 @@ fn what_is_missing_or_absurd_is_unknown() {
             int(Some(9), Some(1), Some(0)),
             "a minimum above its maximum",
         ),
+        (
+            int(Some(9), Some(1), Some(3)),
+            "a minimum above its maximum",
+        ),
+        (int(Some(9), Some(1), None), "a minimum above its maximum"),
     ] {
         let facts = facts_in(
             &batch.schema(),

@@ -8,6 +8,7 @@ use datafusion::physical_expr::expressions::Column;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use crate::scan::Unit;
+use crate::sizes;
 
 /// Counts the NULLs of the columns of a key by the statistics of row groups.
 pub(super) struct NullCounter {
@@ -56,7 +57,7 @@ impl NullCounter {
                 }
                 CountedColumn::Partition(partition) => {
                     match unit.file.partition_values.get(*partition)?.is_null() {
-                        true => groups.iter().map(rows_of).sum(),
+                        true => Some(groups.iter().map(sizes::rows).sum()),
                         false => Some(0),
                     }
                 }
@@ -76,7 +77,7 @@ fn leaf_of(footer: &ParquetMetaData, name: &str) -> Option<usize> {
 
 /// The NULLs of a row group in a column, which are all of its rows if the file does not have the column.
 fn nulls_of(group: &RowGroupMetaData, leaf: Option<usize>) -> Option<u64> {
-    let rows = rows_of(group)?;
+    let rows = sizes::rows(group);
     let Some(leaf) = leaf else { return Some(rows) };
     let column = group.columns().get(leaf)?;
     if column.column_descr().max_def_level() == 0 {
@@ -84,8 +85,4 @@ fn nulls_of(group: &RowGroupMetaData, leaf: Option<usize>) -> Option<u64> {
     }
     let nulls = column.statistics()?.null_count_opt()?;
     (nulls <= rows).then_some(nulls)
-}
-
-fn rows_of(group: &RowGroupMetaData) -> Option<u64> {
-    u64::try_from(group.num_rows()).ok()
 }

@@ -18,6 +18,7 @@ use crate::layout::{Bounds, overlaps, slices_of_clusters};
 use crate::planner::Planner;
 use crate::proof::{KeyFacts, SortKey};
 use crate::scan::{SortedScan, Unit, UnorderedScan, groups_in};
+use crate::sizes;
 use crate::snapshot::Snapshot;
 use crate::units::Parts;
 use crate::why_not::WhyNot;
@@ -247,10 +248,7 @@ fn rows_of(unit: &Unit, groups: Option<&Range<usize>>) -> Option<u64> {
         .as_ref()?
         .row_groups()
         .get(groups?.clone())?;
-    groups
-        .iter()
-        .map(|group| u64::try_from(group.num_rows()).ok())
-        .sum()
+    Some(groups.iter().map(sizes::rows).sum())
 }
 
 fn bytes_of(unit: &Unit, groups: Option<&Range<usize>>) -> u64 {
@@ -260,8 +258,5 @@ fn bytes_of(unit: &Unit, groups: Option<&Range<usize>>) -> u64 {
     }
     let groups = unit.facts.footer.as_ref().zip(groups);
     let groups = groups.and_then(|(footer, groups)| footer.row_groups().get(groups.clone()));
-    let bytes = |group: &parquet::file::metadata::RowGroupMetaData| {
-        u64::try_from(group.compressed_size()).unwrap_or(0)
-    };
-    groups.map_or(whole, |groups| groups.iter().map(bytes).sum())
+    groups.map_or(whole, |groups| groups.iter().map(sizes::compressed).sum())
 }

@@ -5,9 +5,10 @@ use std::ops::Range;
 use datafusion::common::Result;
 
 use super::SortedScan;
-use super::row_groups::{cut_to, decoded};
+use super::row_groups::cut_to;
 use super::row_ranges::{can_select_rows, row_ranges, select_rows};
 use super::unit::Unit;
+use crate::sizes::decoded;
 
 /// What is read as a whole: a row group or some rows of one, or a file that is not cut.
 pub(super) struct Atom {

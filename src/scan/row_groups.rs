@@ -32,17 +32,13 @@ pub(crate) fn are_ascending(groups: &[RowGroupMetaData]) -> bool {
         .all(|pair| start_of(&pair[0]) < start_of(&pair[1]))
 }
 
-/// The bytes of a row group, uncompressed.
-pub(super) fn decoded(group: &RowGroupMetaData) -> u64 {
-    u64::try_from(group.total_byte_size()).unwrap_or(0)
-}
-
 /// The byte that a range must hold for DataFusion to read a row group: that of its first page.
 fn start_of(group: &RowGroupMetaData) -> i64 {
-    let column = group.column(0);
-    column
-        .dictionary_page_offset()
-        .unwrap_or_else(|| column.data_page_offset())
+    group.columns().first().map_or(0, |column| {
+        column
+            .dictionary_page_offset()
+            .unwrap_or_else(|| column.data_page_offset())
+    })
 }
 
 /// `unit` cut down to some of its row groups, which must be ascending, with statistics of its own.

@@ -10,8 +10,9 @@ use datafusion::datasource::physical_plan::parquet::{
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
-use super::row_groups::{decoded, groups_in};
+use super::row_groups::groups_in;
 use super::unit::Unit;
+use crate::sizes;
 
 /// Whether nobody has chosen rows of the file already.
 pub(super) fn can_select_rows(file: &PartitionedFile) -> bool {
@@ -32,14 +33,17 @@ pub(super) fn row_ranges(
     per_dictionary: u64,
 ) -> Vec<Range<usize>> {
     let metadata = &footer.row_groups()[group];
-    let rows = usize::try_from(metadata.num_rows()).unwrap_or(0);
+    let rows = sizes::rows(metadata) as usize;
     let dictionary = |column: &ColumnChunkMetaData| {
         let start = column.dictionary_page_offset()?;
-        u64::try_from(column.data_page_offset() - start).ok()
+        column
+            .data_page_offset()
+            .checked_sub(start)
+            .map(sizes::size)
     };
     let dictionaries: u64 = metadata.columns().iter().filter_map(dictionary).sum();
     let bytes = bytes.max(per_dictionary * dictionaries);
-    let ranges = (decoded(metadata) / bytes.max(1)).min(rows as u64) as usize;
+    let ranges = (sizes::decoded(metadata) / bytes.max(1)).min(rows as u64) as usize;
     let largest = metadata
         .columns()
         .iter()
@@ -86,8 +90,7 @@ pub(super) fn select_rows(mut unit: Unit, rows: &[(usize, Range<usize>)]) -> Uni
     let Some(footer) = &unit.facts.footer else {
         return unit;
     };
-    let of_group =
-        |group: usize| usize::try_from(footer.row_groups()[group].num_rows()).unwrap_or(0);
+    let of_group = |group: usize| sizes::rows(footer.row_group(group)) as usize;
     let mut plan = ParquetAccessPlan::new_none(footer.num_row_groups());
     let mut selected = 0;
     for group in groups_in(footer.row_groups(), unit.file.range.as_ref()) {
@@ -101,7 +104,8 @@ pub(super) fn select_rows(mut unit: Unit, rows: &[(usize, Range<usize>)]) -> Uni
             RowSelector::skip(of_group(*group).saturating_sub(rows.end)),
         ]);
         plan.set(*group, RowGroupAccess::Selection(selection));
-        selected -= of_group(*group) - rows.len();
+        // The page index may claim more rows than there are.
+        selected -= of_group(*group).saturating_sub(rows.len());
     }
     // Minima and maxima of the row group hold, but may not be reached.
     unit.file.statistics = unit.file.statistics.map(|statistics| {

@@ -11,4 +11,5 @@ mod row_ranges;
 mod sequence;
 mod sql;
 mod support;
+mod untrusted;
 mod watched_store;
