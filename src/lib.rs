@@ -116,6 +116,8 @@
 //!   [`SortedListingTableFactory`].
 //! * [`SortedListingTable`] wraps a [`ListingTable`], which lists, inserts and knows partitions as always.
 //! * [`SortedListingConfig`] holds the options.
+//! * [`SortedListingTable::layout`] and the table functions `sorted_layout` and `sorted_layout_summary` show where files lie
+//!   along the key, and [`WhyNot`] why there is no better layout.
 //! * [`SortedScan`] is the data source in the plan, and [`SequenceExec`] reads its slices one after another, where the
 //!   rule [`SequenceSlices`] has put it. [`RequestOrder`] asks scans for the orders that they give on demand, and
 //!   [`MergeJoins`] joins tables that are cut at the same points.
