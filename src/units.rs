@@ -269,7 +269,10 @@ impl Part {
         let Some(footer) = file.footer() else {
             return file.file.effective_size();
         };
-        let groups = self.groups.clone().unwrap_or(0..footer.num_row_groups());
+        let groups = self
+            .groups
+            .clone()
+            .unwrap_or_else(|| 0..footer.num_row_groups());
         let of_group = |group: usize| {
             let columns = footer.offset_index().and_then(|index| index.get(group));
             let pages = columns.into_iter().flatten();

@@ -104,9 +104,8 @@ impl Cuts {
         let mut members = vec![vec![]; self.keys.len() + 1];
         for (unit, Unit { bounds, .. }) in units.iter().enumerate() {
             let bounds = bounds.as_ref()?;
-            for slice in self.slice_of(bounds.lower())..=self.slice_of(bounds.upper()) {
-                members[slice].push(unit);
-            }
+            let owners = self.slice_of(bounds.lower())..=self.slice_of(bounds.upper());
+            members[owners].iter_mut().for_each(|of| of.push(unit));
         }
         let slice = |members: Vec<usize>| Slice {
             runs: best_fit::slices(units, &members, 0),

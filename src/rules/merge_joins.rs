@@ -161,7 +161,7 @@ fn left_columns_first(filter: &JoinFilter) -> Result<JoinFilter> {
             let moved = Column::new(column.name(), place(column.index())?);
             Some(Arc::new(moved) as Arc<dyn PhysicalExpr>)
         });
-        Ok(moved.map_or(Transformed::no(expr), Transformed::yes))
+        Ok(moved.map_or_else(|| Transformed::no(expr), Transformed::yes))
     });
     let schema = filter.schema().project(&order)?;
     let columns = order

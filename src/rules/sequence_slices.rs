@@ -13,7 +13,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::chain::Chain;
-use crate::scan::{InPieces, PieceSize, SortedScan};
+use crate::scan::{InPieces, PieceSize, SortedScan, UnorderedScan};
 use crate::sequence::{Overlap, SequenceExec};
 
 /// Reads slices as a [`SequenceExec`] of small pieces, in place of a merge.
@@ -177,7 +177,7 @@ fn with_whole_ordering(merge: &SortPreservingMergeExec) -> Result<Option<Arc<dyn
     };
     let by_beginning =
         merge.expr().len() < whole.len() && whole[..merge.expr().len()] == merge.expr()[..];
-    if !by_beginning || !has_sorted_scan(merge.input()) {
+    if !by_beginning || !has_our_scan(merge.input()) {
         return Ok(None);
     }
     let by_all = SortPreservingMergeExec::new(whole.clone(), Arc::clone(merge.input()))
@@ -185,10 +185,12 @@ fn with_whole_ordering(merge: &SortPreservingMergeExec) -> Result<Option<Arc<dyn
     Ok(Some(Arc::new(by_all)))
 }
 
-fn has_sorted_scan(plan: &Arc<dyn ExecutionPlan>) -> bool {
+fn has_our_scan(plan: &Arc<dyn ExecutionPlan>) -> bool {
     match plan.downcast_ref::<DataSourceExec>() {
-        Some(exec) => exec.data_source().is::<SortedScan>(),
-        None => plan.children().into_iter().any(has_sorted_scan),
+        Some(exec) => {
+            exec.data_source().is::<SortedScan>() || exec.data_source().is::<UnorderedScan>()
+        }
+        None => plan.children().into_iter().any(has_our_scan),
     }
 }
 

@@ -55,7 +55,7 @@ fn groups_in(unit: &Unit, range: &KeyRange, file: FileView<'_>) -> Option<Range<
         .filter(|group| of_unit.contains(&group.group) && range.overlaps(&group.bounds))
         .map(|group| group.group);
     let first = groups.next()?;
-    Some(first..groups.last().unwrap_or(first) + 1)
+    Some(first..groups.next_back().unwrap_or(first) + 1)
 }
 
 /// The rows of the first and of the last of `groups` that may have keys in `range`, if it is not all of them.

@@ -36,6 +36,13 @@ pub(crate) fn is_wrong_upstream(t: &Table, session: &Session, query: &Query) -> 
     joins && t.hive_column().is_some() && session.sets("preserve_file_partitions")
 }
 
+/// Whether a wrong plan is of DataFusion's nodes alone: one that merges by the beginning of an order, and believes that the
+/// merge keeps all of it, so that a later sort is dropped.
+pub(crate) fn is_fault_of_merge(plan: &str) -> bool {
+    let ours = ["SortedScan", "UnorderedScan", "SequenceExec"];
+    plan.contains("SortPreservingMergeExec") && !ours.iter().any(|node| plan.contains(node))
+}
+
 /// Whether a query fails whatever the table is.
 pub(crate) fn is_refused_upstream(error: &DataFusionError) -> bool {
     // Semi and anti joins of types that other joins know.

@@ -17,6 +17,8 @@ pub(crate) struct Report {
     reasons: BTreeMap<String, usize>,
     pub(crate) tables: usize,
     pub(crate) out_of_memory: usize,
+    /// Wrong answers of plans in which all nodes are DataFusion's.
+    pub(crate) wrong_upstream: usize,
     /// Queries that have no right answer, such as the minimum of a type that has none, by the error.
     refused: BTreeMap<String, usize>,
 }
@@ -61,6 +63,7 @@ impl Report {
     pub(crate) fn add(&mut self, other: Self) {
         self.tables += other.tables;
         self.out_of_memory += other.out_of_memory;
+        self.wrong_upstream += other.wrong_upstream;
         for (sum, count) in self.features.iter_mut().zip(other.features) {
             *sum += count;
         }
@@ -139,10 +142,11 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} cases in {} tables, and {} out of memory",
+            "{} cases in {} tables, and {} out of memory, {} wrong in plans of DataFusion's nodes alone",
             self.cases(),
             self.tables,
-            self.out_of_memory
+            self.out_of_memory,
+            self.wrong_upstream
         )?;
         writeln!(
             f,
