@@ -15,7 +15,7 @@ use crate::planner::Planner;
 use crate::proof::KeyFacts;
 use crate::ranges::Ranges;
 use crate::scan::{Grouping, Offer, SortedScan};
-use crate::snapshot::{ListedFile, Snapshot};
+use crate::scan_files::{ListedFile, ScanFiles};
 use crate::units::Parts;
 
 /// How a scan can be read.
@@ -48,7 +48,7 @@ pub(crate) struct Arrangement<'a> {
     pub(crate) planner: &'a Planner<'a>,
     pub(crate) scan: &'a FileScanConfig,
     pub(crate) files: &'a [ListedFile],
-    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) scan_files: &'a ScanFiles,
 }
 
 /// Slices of parts of files, and how they came about.
@@ -270,7 +270,7 @@ impl Arrangement<'_> {
         if let Some(shorter) = self.without_constants(&key) {
             further.push(key.ordering);
             key = Sorted {
-                facts: self.snapshot.key_facts(&shorter),
+                facts: self.scan_files.key_facts(&shorter),
                 ordering: shorter,
             };
         }

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use datafusion::common::stats::Precision;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::parquet::{
     ParquetAccessPlan, ParquetRowSelection, RowGroupAccess,
@@ -10,7 +9,8 @@ use datafusion::datasource::physical_plan::parquet::{
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
-use super::row_groups::{decoded, groups_in};
+use super::footer::decoded;
+use super::row_groups::{groups_in, with_statistics_of_some_rows};
 use super::unit::Unit;
 
 /// Whether nobody has chosen rows of the file already.
@@ -86,9 +86,8 @@ pub(super) fn select_rows(mut unit: Unit, rows: &[(usize, Range<usize>)]) -> Uni
     let Some(footer) = &unit.facts.footer else {
         return unit;
     };
-    let of_group =
-        |group: usize| usize::try_from(footer.row_groups()[group].num_rows()).unwrap_or(0);
-    let mut plan = ParquetAccessPlan::new_none(footer.num_row_groups());
+    let of_group = |group: usize| usize::try_from(footer.row_groups()[group].rows).unwrap_or(0);
+    let mut plan = ParquetAccessPlan::new_none(footer.row_groups().len());
     let mut selected = 0;
     for group in groups_in(footer.row_groups(), unit.file.range.as_ref()) {
         plan.scan(group);
@@ -103,15 +102,8 @@ pub(super) fn select_rows(mut unit: Unit, rows: &[(usize, Range<usize>)]) -> Uni
         plan.set(*group, RowGroupAccess::Selection(selection));
         selected -= of_group(*group) - rows.len();
     }
-    // Minima and maxima of the row group hold, but may not be reached.
-    unit.file.statistics = unit.file.statistics.map(|statistics| {
-        let mut statistics = statistics.as_ref().clone().to_inexact();
-        statistics.num_rows = match unit.facts.clip {
-            None => Precision::Exact(selected),
-            Some(_) => Precision::Inexact(selected),
-        };
-        statistics.into()
-    });
+    let is_exact = unit.facts.clip.is_none();
+    unit.file = with_statistics_of_some_rows(unit.file, selected, is_exact);
     unit.file = unit.file.with_extension(plan);
     unit
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod contradictions;
+mod many_files;
 mod overlap;
 mod plans;
 mod ranges;
