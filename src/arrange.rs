@@ -291,7 +291,7 @@ impl Arrangement<'_> {
         }
         let (parts, _) = parts.joined(slices, self.files, &key.facts);
         let offer = Offer {
-            units: parts.scan_units(self.files, &key.facts, self.scan)?,
+            units: parts.scan_units(self.files, &key.facts, self.scan)?.into(),
             layout: parts.units,
             null_free: null_free_columns(std::slice::from_ref(&key)),
             ordering: key.ordering,

@@ -131,7 +131,7 @@ impl Arrangement<'_> {
         let whole = match &ranges.whole {
             None => None,
             Some((parts, slice)) => Some(Arc::new(Whole {
-                units: parts.scan_units(self.files, &key.facts, self.scan)?,
+                units: parts.scan_units(self.files, &key.facts, self.scan)?.into(),
                 slice: slice.clone(),
             })),
         };

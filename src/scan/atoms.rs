@@ -45,7 +45,7 @@ impl Atom {
 impl SortedScan {
     /// The bytes of a unit, decoded if that is known.
     pub(super) fn decoded_bytes(&self, unit: usize) -> u64 {
-        match (&self.units[unit].footer, self.row_groups_of(unit)) {
+        match (&self.units[unit].facts.footer, self.row_groups_of(unit)) {
             (Some(footer), Some(groups)) => {
                 groups.map(|group| footer.row_groups()[group].decoded).sum()
             }
@@ -62,7 +62,8 @@ impl SortedScan {
                 bytes: self.decoded_bytes(unit),
             }]
         };
-        let (Some(footer), Some(groups)) = (&self.units[unit].footer, self.row_groups_of(unit))
+        let (Some(footer), Some(groups)) =
+            (&self.units[unit].facts.footer, self.row_groups_of(unit))
         else {
             return whole();
         };

@@ -16,7 +16,7 @@ use crate::layout::{self, Slice, slices_of_clusters};
 #[derive(Debug)]
 pub(crate) struct Offer {
     /// In key order.
-    pub(crate) units: Vec<Unit>,
+    pub(crate) units: Arc<[Unit]>,
     /// The same units, as the layout sees them.
     pub(crate) layout: Vec<layout::Unit>,
     /// The order of units and rows.
@@ -39,7 +39,7 @@ impl Offer {
         slices.resize(partitions.max(slices.len()), Slice { runs: vec![] });
         let sorted = SortedScan::new(
             scan,
-            self.units.clone(),
+            Arc::clone(&self.units),
             slices,
             vec![self.ordering.clone()],
             self.null_free.clone(),
