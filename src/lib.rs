@@ -135,6 +135,7 @@ mod diagnosis;
 mod factory;
 mod footers;
 mod invalidating_sink;
+mod kept_layouts;
 mod keys;
 mod layout;
 mod listed_scan;

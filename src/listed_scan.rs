@@ -74,10 +74,10 @@ impl ListedScan<'_> {
         Ok(footers)
     }
 
-    /// The scan of `files`, without file groups.
+    /// The scan of files that have these statistics together, without the files.
     pub(crate) async fn file_scan(
         &self,
-        files: &ScanFiles,
+        statistics: Statistics,
         args: &ScanArgs<'_>,
     ) -> Result<FileScanConfig> {
         let format = &self.table.options().format;
@@ -85,7 +85,7 @@ impl ListedScan<'_> {
         let constraints = self.table.constraints().cloned().unwrap_or_default();
         let scan = FileScanConfigBuilder::new(self.store_url(), source)
             .with_constraints(constraints)
-            .with_statistics(self.statistics(files)?)
+            .with_statistics(statistics)
             .with_projection_indices(args.projection().map(<[usize]>::to_vec))?
             .with_limit(args.limit())
             .build();
@@ -105,7 +105,8 @@ impl ListedScan<'_> {
         )
     }
 
-    fn statistics(&self, files: &ScanFiles) -> Result<Statistics> {
+    /// The statistics of `files` together.
+    pub(crate) fn statistics(&self, files: &ScanFiles) -> Result<Statistics> {
         let schema = self.table.schema();
         if !self.session.config().collect_statistics() {
             return Ok(Statistics::new_unknown(&schema));
@@ -125,18 +126,18 @@ impl ListedScan<'_> {
         })
     }
 
-    /// `scan` with its files, as the table would plan it if it declared no order.
-    pub(crate) fn unordered(
-        &self,
-        scan: &FileScanConfig,
-        files: &ScanFiles,
-    ) -> Result<FileScanConfig> {
+    /// The file groups that the table would put `files` into if it declared no order.
+    pub(crate) fn file_groups(&self, files: &ScanFiles) -> Result<Vec<FileGroup>> {
         let files = files.as_listed().cloned().collect();
-        let groups = file_groups(files, self.session, &self.table.schema())?;
-        Ok(FileScanConfigBuilder::from(scan.clone())
-            .with_file_groups(groups)
-            .build())
+        file_groups(files, self.session, &self.table.schema())
     }
+}
+
+/// `scan` with these file groups.
+pub(crate) fn with_groups(scan: &FileScanConfig, groups: Vec<FileGroup>) -> FileScanConfig {
+    FileScanConfigBuilder::from(scan.clone())
+        .with_file_groups(groups)
+        .build()
 }
 
 /// File groups of `files`, as many as there are partitions.

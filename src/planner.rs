@@ -19,9 +19,10 @@ use crate::arrange::{Arranged, Arrangement, Why};
 use crate::config::SortedListingConfig;
 use crate::diagnosis::name_broken_file;
 use crate::footers::{FooterReader, readable};
+use crate::kept_layouts::{Kept, KeptLayout, LayoutKey};
 use crate::keys::{any_file_has_order, sort_keys};
-use crate::listed_scan::{ListedScan, file_groups, file_scan, table_schema};
-use crate::scan::UnorderedScan;
+use crate::listed_scan::{ListedScan, file_groups, file_scan, table_schema, with_groups};
+use crate::scan::{Offer, SortedScan, UnorderedScan};
 use crate::scan_files::ScanFiles;
 use crate::select::{Selection, split};
 use crate::snapshot::{Indexer, Listed, Snapshot, Snapshots};
@@ -93,7 +94,13 @@ impl Planner<'_> {
         if files.files().is_empty() {
             return Ok(stock.into());
         }
-        self.arranged(&files, declared, scan, || self.without_order(scan))
+        let arranged = match self.arranged(&files, declared, scan)? {
+            Arranged::Ordered(sorted) => sorted.into(),
+            Arranged::Unordered(why, offer) => {
+                unordered(self.without_order(scan)?, &why, offer.map(Arc::new))
+            }
+        };
+        Ok(arranged)
     }
 
     /// Whether scans are planned from a snapshot, and not out of the plan that the table itself makes.
@@ -194,14 +201,58 @@ impl Planner<'_> {
             snapshot,
             selection: &selection,
         };
+        let key = selection
+            .is_whole()
+            .then(|| self.layout_key(snapshot, args));
+        if let Some(kept) = key.as_ref().and_then(|key| snapshot.layouts().get(key)) {
+            let scan = listed.file_scan(kept.statistics.clone(), args).await?;
+            return Ok(planned(&kept.arranged, &scan));
+        }
         let files = listed.files(&footers).await?;
-        let scan = listed.file_scan(&files, args).await?;
+        let statistics = listed.statistics(&files)?;
+        let scan = listed.file_scan(statistics.clone(), args).await?;
         if files.files().is_empty() {
-            let unordered = listed.unordered(&scan, &files)?;
+            let unordered = with_groups(&scan, listed.file_groups(&files)?);
             let plan: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(unordered);
             return Ok(plan.into());
         }
-        self.arranged(&files, declared, &scan, || listed.unordered(&scan, &files))
+        let arranged = match self.arranged(&files, declared, &scan)? {
+            Arranged::Ordered(sorted) => Kept::Ordered(sorted),
+            Arranged::Unordered(why, offer) => Kept::Unordered {
+                why,
+                offer: offer.map(Arc::new),
+                groups: listed.file_groups(&files)?,
+            },
+        };
+        let planned = planned(&arranged, &scan);
+        if let Some(key) = key {
+            let layout = KeptLayout {
+                arranged,
+                statistics,
+                files: snapshot.files().len(),
+            };
+            snapshot.layouts().keep(key, Arc::new(layout));
+        }
+        Ok(planned)
+    }
+
+    /// What the layout of all files of `snapshot` depends on.
+    fn layout_key(&self, snapshot: &Snapshot, args: &ScanArgs<'_>) -> LayoutKey {
+        let table = snapshot.table();
+        let of_files = table.file_schema().fields().len();
+        let all: Vec<_> = (0..table.table_schema().fields().len()).collect();
+        let columns = args.projection().unwrap_or(&all).iter().copied();
+        let may_be_of_key =
+            |column: &usize| *column >= of_files || snapshot.ranges().of_column(*column).is_some();
+        let mut key_columns: Vec<_> = columns.filter(may_be_of_key).collect();
+        key_columns.sort_unstable();
+        LayoutKey {
+            config: self.config.clone(),
+            split_points: self.split_points.map(<[_]>::to_vec),
+            target_partitions: self.session.config().target_partitions(),
+            collects_statistics: self.session.config().collect_statistics(),
+            key_columns,
+        }
     }
 
     /// The files of `scan`, a scan of the table's own, and what is known of them.
@@ -224,40 +275,23 @@ impl Planner<'_> {
         Ok(ScanFiles::of_listed(scan, &snapshot))
     }
 
-    /// The plan of `scan` with the order of `files`, or that of `unordered`.
+    /// How `scan` can read `files`.
     fn arranged(
         &self,
         files: &ScanFiles,
         declared: Vec<LexOrdering>,
         scan: &FileScanConfig,
-        unordered: impl FnOnce() -> Result<FileScanConfig>,
-    ) -> Result<Planned> {
-        let arranged = match sort_keys(files, declared) {
+    ) -> Result<Arranged> {
+        match sort_keys(files, declared) {
             Ok(keys) => Arrangement {
                 planner: self,
                 scan,
                 files: files.files(),
                 scan_files: files,
             }
-            .arrange(keys)?,
-            Err(why) => Arranged::Unordered(why.into(), None),
-        };
-        Ok(match arranged {
-            Arranged::Ordered(sorted) => Planned {
-                plan: DataSourceExec::from_data_source(sorted),
-                why_unordered: None,
-            },
-            Arranged::Unordered(why, offer) => {
-                let mut unordered = UnorderedScan::new(unordered()?, Arc::clone(&why.text));
-                if let Some(offer) = offer {
-                    unordered = unordered.with_offer(Arc::new(offer));
-                }
-                Planned {
-                    plan: DataSourceExec::from_data_source(unordered),
-                    why_unordered: Some(why),
-                }
-            }
-        })
+            .arrange(keys),
+            Err(why) => Ok(Arranged::Unordered(why.into(), None)),
+        }
     }
 
     /// The partitioning that the table's plan has, if it is true.
@@ -292,5 +326,33 @@ impl Planner<'_> {
             .with_output_partitioning(partitioning)
             .with_preserve_order(false)
             .build())
+    }
+}
+
+impl From<SortedScan> for Planned {
+    fn from(sorted: SortedScan) -> Self {
+        let plan: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(sorted);
+        plan.into()
+    }
+}
+
+/// The plan of `scan`, arranged like that.
+fn planned(arranged: &Kept, scan: &FileScanConfig) -> Planned {
+    match arranged {
+        Kept::Ordered(sorted) => sorted.read_as(scan).into(),
+        Kept::Unordered { why, offer, groups } => {
+            unordered(with_groups(scan, groups.clone()), why, offer.clone())
+        }
+    }
+}
+
+fn unordered(scan: FileScanConfig, why: &Why, offer: Option<Arc<Offer>>) -> Planned {
+    let mut unordered = UnorderedScan::new(scan, Arc::clone(&why.text));
+    if let Some(offer) = offer {
+        unordered = unordered.with_offer(offer);
+    }
+    Planned {
+        plan: DataSourceExec::from_data_source(unordered),
+        why_unordered: Some(why.clone()),
     }
 }

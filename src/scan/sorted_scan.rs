@@ -151,6 +151,16 @@ impl SortedScan {
         }
     }
 
+    /// The same slices of the same units, read as `scan` does.
+    pub(crate) fn read_as(&self, scan: &FileScanConfig) -> Self {
+        let file_scan = without_files(scan, self.orderings().to_vec());
+        let scan = Self {
+            fetch: file_scan.limit,
+            ..self.with_file_scan(file_scan)
+        };
+        scan.with_limit_of_units()
+    }
+
     /// This scan, with what a sequence of its slices may buffer.
     pub(crate) fn with_read_ahead_bytes(mut self, bytes: usize) -> Self {
         self.read_ahead_bytes = bytes;

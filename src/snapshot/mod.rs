@@ -23,6 +23,7 @@ pub(crate) use ranges::{KeyRanges, Range};
 
 use self::listing::same_version;
 use self::statistics::FileStatistics;
+use crate::kept_layouts::KeptLayouts;
 
 /// How many bytes of footers a snapshot holds at most. Of a table whose footers are larger it holds none: then they are
 /// in the session's cache, or are read again where a query needs more of them than the snapshot knows.
@@ -38,6 +39,7 @@ pub(crate) struct Snapshot {
     files: Files,
     /// The statistics of all files together, once they are known.
     whole: OnceLock<Statistics>,
+    layouts: KeptLayouts,
 }
 
 /// Files, and by the same index what is known of them.
@@ -61,6 +63,7 @@ impl Snapshot {
             table,
             files,
             whole: OnceLock::new(),
+            layouts: KeptLayouts::default(),
         }
     }
 
@@ -93,6 +96,11 @@ impl Snapshot {
         }
         let whole = merged()?;
         Ok(self.whole.get_or_init(|| whole).clone())
+    }
+
+    /// The layouts of all files.
+    pub(crate) fn layouts(&self) -> &KeptLayouts {
+        &self.layouts
     }
 
     /// How many rows a file has.

@@ -422,3 +422,41 @@ async fn moments_are_compared_as_days() {
     let hour = "SELECT * FROM t WHERE CAST(k AS TIME) > '12:00:00' ORDER BY k";
     assert_eq!(files_of(&ctx, hour).await, 6);
 }
+
+/// Layouts of whole tables are kept, and must not be taken for those of other queries.
+#[tokio::test]
+async fn queries_get_the_plan_they_would_get_alone() {
+    let apart = folder_of(12);
+    let overlapping = Folder::of_keys((0..6).map(|file| int64(file * 5..file * 5 + 30)));
+    for folder in [apart, overlapping] {
+        let session = || async {
+            let ctx = Session::new(3).sorted().await;
+            run(&ctx, &folder.ddl("k")).await;
+            ctx
+        };
+        let shared = session().await;
+        let strategy = "SET sorted_listing.strategy = 'best_fit'";
+        for sql in [
+            "SELECT * FROM t",
+            "SELECT * FROM t ORDER BY k",
+            "SELECT count(*) FROM (SELECT 1 FROM t LIMIT 1000)",
+            "SELECT k + 1 FROM t ORDER BY k LIMIT 7",
+            "SELECT * FROM t ORDER BY k DESC",
+            "SELECT k, count(*) FROM t GROUP BY k",
+            "SELECT k FROM t WHERE k % 3 = 0 ORDER BY k",
+            "SELECT k FROM t WHERE k > 20 ORDER BY k",
+            "SELECT * FROM t LIMIT 5",
+        ] {
+            for options in [None, Some(strategy), Some("SET sorted_listing.strategy = 'contiguous'")] {
+                let alone = session().await;
+                for ctx in [&shared, &alone] {
+                    if let Some(options) = options {
+                        run(ctx, options).await;
+                    }
+                }
+                let expected = plan(&alone, &folder, sql).await;
+                assert_eq!(plan(&shared, &folder, sql).await, expected, "{sql}");
+            }
+        }
+    }
+}
