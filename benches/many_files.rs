@@ -27,10 +27,10 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::col;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_sorted_listing::{SessionStateBuilderExt, SortedListingTable};
+use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
-use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
@@ -69,7 +69,7 @@ const ENGINES: [&str; 4] = ["ours", "ttl", "stock", "large"];
 fn main() -> Result<()> {
     let args: Vec<_> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["run", table, engine] => run(TABLES[table.parse::<usize>()?], engine),
+        ["run", table, engine, title] => run(TABLES[table.parse::<usize>()?], engine, title),
         _ => compare(args.iter().any(|arg| arg == "--quick")),
     }
 }
@@ -90,14 +90,11 @@ fn compare(quick: bool) -> Result<()> {
             if !title.contains(&only) || quick && table.files > 1000 {
                 continue;
             }
-            let output = Command::new(std::env::current_exe()?)
-                .args(["run", &index.to_string(), engine])
-                .output()?;
-            if !output.status.success() {
-                return Err(format!("{title}: {}", String::from_utf8_lossy(&output.stderr)).into());
-            }
-            for line in String::from_utf8_lossy(&output.stdout).lines() {
-                println!("{title:34} {line}");
+            let run = Command::new(std::env::current_exe()?)
+                .args(["run", &index.to_string(), engine, &title])
+                .status()?;
+            if !run.success() {
+                return Err(title.into());
             }
         }
     }
@@ -106,7 +103,7 @@ fn compare(quick: bool) -> Result<()> {
 
 /// Runs the queries on one table by one engine, and prints a line for each.
 #[tokio::main]
-async fn run(table: Table, engine: &str) -> Result<()> {
+async fn run(table: Table, engine: &str, title: &str) -> Result<()> {
     let runs = match std::env::var("MANY_RUNS") {
         Ok(runs) => runs.parse()?,
         Err(_) => 5,
@@ -163,7 +160,7 @@ async fn run(table: Table, engine: &str) -> Result<()> {
             times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
         };
         println!(
-            "{name:12} {:10.1} {:10.1} {:10.1} {:10.0}",
+            "{title:34} {name:12} {:10.1} {:10.1} {:10.1} {:10.0}",
             first.0 + first.1,
             median(|time| time.0),
             median(|time| time.1),

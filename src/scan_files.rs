@@ -13,7 +13,7 @@ use crate::footers::arrow_schema;
 use crate::proof::{FileView, KeyFacts, SortKey, shared_order};
 use crate::scan::Footer;
 use crate::snapshot::{KnownFile, Snapshot};
-use crate::statistics::file_without_doubtful;
+use crate::statistics::{file_without_doubtful, without_partition_values};
 
 /// The files of one scan, sorted by path, each with what is known of it.
 #[derive(Debug)]
@@ -94,6 +94,8 @@ impl ScanFiles {
         footer: impl Fn(usize) -> Option<Arc<ParquetMetaData>>,
     ) -> Result<Self> {
         let schema = snapshot.table();
+        let of_files = schema.file_schema().fields().len();
+        let partition_columns = of_files..schema.table_schema().fields().len();
         let unknown = Arc::new(Statistics::new_unknown(schema.file_schema()));
         let listed = |&index: &usize| {
             let known = &snapshot.files()[index];
@@ -111,6 +113,10 @@ impl ScanFiles {
             let file = match schema.table_partition_cols().is_empty() {
                 true => file,
                 false => file_without_doubtful(file, schema.table_schema()),
+            };
+            let file = match known.rows() {
+                0 => without_partition_values(file, partition_columns.clone()),
+                _ => file,
             };
             Ok(ListedFile {
                 file,

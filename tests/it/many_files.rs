@@ -398,6 +398,28 @@ async fn aggregates_that_statistics_answer() {
     }
 }
 
+/// A file without rows is in a folder, but has nothing to say.
+#[tokio::test]
+async fn folders_of_files_without_rows() {
+    let folder = Folder::new();
+    folder.write("day=5/a.parquet", &batch([("k", int64(0..10))]));
+    folder.write("day=9/b.parquet", &batch([("k", int64([]))]));
+    let ctx = Session::new(2).sorted().await;
+    let ddl = folder
+        .ddl("k")
+        .replace("PARQUET", "PARQUET PARTITIONED BY (day)");
+    let columns = "TABLE t (k BIGINT, day BIGINT)";
+    run(&ctx, &ddl.replace("TABLE t", columns)).await;
+    let all = "SELECT count(*), min(day), max(day), max(k) FROM t";
+    for (filter, answer) in [
+        ("", "10 5 5 9"),
+        (" WHERE day > 5", "0 NULL NULL NULL"),
+        (" WHERE day <= 9", "10 5 5 9"),
+    ] {
+        assert_eq!(rows(&ctx, &format!("{all}{filter}")).await, [answer]);
+    }
+}
+
 fn reads_nothing(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.name() != "DataSourceExec" && plan.children().into_iter().all(reads_nothing)
 }
@@ -447,7 +469,11 @@ async fn queries_get_the_plan_they_would_get_alone() {
             "SELECT k FROM t WHERE k > 20 ORDER BY k",
             "SELECT * FROM t LIMIT 5",
         ] {
-            for options in [None, Some(strategy), Some("SET sorted_listing.strategy = 'contiguous'")] {
+            for options in [
+                None,
+                Some(strategy),
+                Some("SET sorted_listing.strategy = 'contiguous'"),
+            ] {
                 let alone = session().await;
                 for ctx in [&shared, &alone] {
                     if let Some(options) = options {
