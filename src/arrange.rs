@@ -223,7 +223,7 @@ impl Arrangement<'_> {
         let mut finer = None;
         let mut null_free = null_free_columns(&keys);
         if columns < keys[0].ordering.len()
-            && let Some(prefix) = keys[0].first_columns(columns, self.snapshot)
+            && let Some(prefix) = keys[0].first_columns(columns, self.scan_files)
         {
             let whole = ranges.as_ref().and_then(|ranges| ranges.whole.as_deref());
             finer = self.finer(&keys[0], &units, &slices, whole);

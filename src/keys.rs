@@ -17,10 +17,10 @@ pub(crate) struct Sorted {
 
 impl Sorted {
     /// The key of the first `columns` columns of this one.
-    pub(crate) fn first_columns(&self, columns: usize, snapshot: &Snapshot) -> Option<Self> {
+    pub(crate) fn first_columns(&self, columns: usize, files: &ScanFiles) -> Option<Self> {
         let ordering = LexOrdering::new(self.ordering.get(..columns)?.to_vec())?;
         Some(Self {
-            facts: snapshot.key_facts(&ordering),
+            facts: files.key_facts(&ordering),
             ordering,
         })
     }
