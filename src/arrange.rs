@@ -15,7 +15,7 @@ use crate::planner::Planner;
 use crate::proof::KeyFacts;
 use crate::ranges::Ranges;
 use crate::scan::{Grouping, Offer, SortedScan};
-use crate::snapshot::{ListedFile, Snapshot};
+use crate::scan_files::{ListedFile, ScanFiles};
 use crate::units::Parts;
 use crate::why_not::{FilePart, WhyNot};
 
@@ -32,7 +32,7 @@ pub(crate) struct Arrangement<'a> {
     pub(crate) planner: &'a Planner<'a>,
     pub(crate) scan: &'a FileScanConfig,
     pub(crate) files: &'a [ListedFile],
-    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) scan_files: &'a ScanFiles,
 }
 
 /// Slices of parts of files, and how they came about.
@@ -201,7 +201,7 @@ impl Arrangement<'_> {
         let mut finer = None;
         let mut null_free = null_free_columns(&keys);
         if columns < keys[0].ordering.len()
-            && let Some(prefix) = keys[0].first_columns(columns, self.snapshot)
+            && let Some(prefix) = keys[0].first_columns(columns, self.scan_files)
         {
             let whole = ranges.as_ref().and_then(|ranges| ranges.whole.as_deref());
             finer = self.finer(&keys[0], &units, &slices, whole);
@@ -248,7 +248,7 @@ impl Arrangement<'_> {
         if let Some(shorter) = self.without_constants(&key) {
             further.push(key.ordering);
             key = Sorted {
-                facts: self.snapshot.key_facts(&shorter),
+                facts: self.scan_files.key_facts(&shorter),
                 ordering: shorter,
             };
         }
@@ -270,7 +270,7 @@ impl Arrangement<'_> {
         }
         let (parts, _) = parts.joined(slices, self.files, &key.facts);
         let offer = Offer {
-            units: parts.scan_units(self.files, &key.facts, self.scan)?,
+            units: parts.scan_units(self.files, &key.facts, self.scan)?.into(),
             layout: parts.units,
             null_free: null_free_columns(std::slice::from_ref(&key)),
             ordering: key.ordering,
@@ -313,7 +313,7 @@ impl Arrangement<'_> {
             FilePart {
                 file: self.files[part.file].file.path().to_string(),
                 row_groups: part.groups.clone(),
-                bounds: bounds.and_then(|bounds| self.snapshot.values_of(&key.ordering, bounds)),
+                bounds: bounds.and_then(|bounds| self.scan_files.values_of(&key.ordering, bounds)),
             }
         };
         match obstacle {

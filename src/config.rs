@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::{Result, config_err};
@@ -45,6 +46,12 @@ pub struct SortedListingConfig {
     /// `merge_joins`, default true: whether [`MergeJoins`](crate::MergeJoins) joins co-partitioned sorted tables as they
     /// stream. Of the session only.
     pub merge_joins: bool,
+    /// `snapshot_ttl`, default `none`: for how long a listing of the files is believed, like `10s`. Without it, files are
+    /// listed for each query, as `ListingTable` does. With it, new, rewritten and deleted files may not be seen for so
+    /// long, unless they are inserted through the table or [`SortedListingTable::refresh`] is called.
+    ///
+    /// [`SortedListingTable::refresh`]: crate::SortedListingTable::refresh
+    pub snapshot_ttl: Option<Duration>,
 }
 
 /// Whether slices own ranges of the key (`sorted_listing.range_partitioning`).
@@ -78,6 +85,7 @@ impl Default for SortedListingConfig {
             range_partitioning: RangeOption::default(),
             split_points_from: None,
             merge_joins: true,
+            snapshot_ttl: None,
         }
     }
 }
@@ -89,6 +97,35 @@ const MAX_MERGE_FAN_IN: &str = "max_merge_fan_in";
 const RANGE_PARTITIONING: &str = "range_partitioning";
 const SPLIT_POINTS_FROM: &str = "split_points_from";
 const MERGE_JOINS: &str = "merge_joins";
+const SNAPSHOT_TTL: &str = "snapshot_ttl";
+
+const UNITS_OF_TIME: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
+
+/// A time like `10s`, or `none`.
+fn parse_ttl(text: &str) -> Option<Option<Duration>> {
+    let text = text.trim().to_ascii_lowercase();
+    if text == "none" {
+        return Some(None);
+    }
+    let digits = text.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let (_, millis) = UNITS_OF_TIME
+        .iter()
+        .find(|(name, _)| *name == unit.trim())?;
+    let millis = number.parse::<u64>().ok()?.checked_mul(*millis)?;
+    Some(Some(Duration::from_millis(millis)))
+}
+
+fn show_ttl(ttl: Option<Duration>) -> String {
+    let Some(ttl) = ttl else {
+        return "none".into();
+    };
+    let millis = ttl.as_millis();
+    let mut units = UNITS_OF_TIME.iter().rev();
+    let unit = units.find(|(_, unit)| millis.is_multiple_of(u128::from(*unit)));
+    let (name, unit) = unit.unwrap_or(&UNITS_OF_TIME[0]);
+    format!("{}{name}", millis / u128::from(*unit))
+}
 
 impl SortedListingConfig {
     /// This configuration with `overrides` on top: option names without the prefix, and their values.
@@ -167,6 +204,14 @@ impl ExtensionOptions for SortedListingConfig {
                 let table = value.trim();
                 self.split_points_from = (!table.is_empty()).then(|| table.to_owned());
             }
+            SNAPSHOT_TTL => match parse_ttl(value) {
+                Some(ttl) => self.snapshot_ttl = ttl,
+                None => {
+                    return config_err!(
+                        "Invalid value for {prefix}.{key}: '{value}'; it is 'none' or a time like '500ms', '10s', '5m', '1h'"
+                    );
+                }
+            },
             _ => {
                 let valid: Vec<_> = self.entries().into_iter().map(|entry| entry.key).collect();
                 return config_err!(
@@ -222,6 +267,11 @@ impl ExtensionOptions for SortedListingConfig {
                 &self.merge_joins,
                 "Whether sorted tables that are cut at the same points are joined by merging, and not by hashing",
             ),
+            entry(
+                SNAPSHOT_TTL,
+                &show_ttl(self.snapshot_ttl),
+                "For how long a listing of the files is believed, like '10s'; 'none' to list them for each query",
+            ),
         ]
     }
 }
@@ -240,6 +290,7 @@ mod tests {
         config.set("range_partitioning", "OFF").unwrap();
         config.set("split_points_from", "other").unwrap();
         config.set("merge_joins", "false").unwrap();
+        config.set("snapshot_ttl", "90 S").unwrap();
         assert_eq!(
             config,
             SortedListingConfig {
@@ -250,6 +301,7 @@ mod tests {
                 range_partitioning: RangeOption::Off,
                 split_points_from: Some("other".into()),
                 merge_joins: false,
+                snapshot_ttl: Some(Duration::from_secs(90)),
             }
         );
         let entries: Vec<_> = config
@@ -266,7 +318,8 @@ mod tests {
                 ("sorted_listing.max_merge_fan_in".into(), "7".into()),
                 ("sorted_listing.range_partitioning".into(), "off".into()),
                 ("sorted_listing.split_points_from".into(), "other".into()),
-                ("sorted_listing.merge_joins".into(), "false".into())
+                ("sorted_listing.merge_joins".into(), "false".into()),
+                ("sorted_listing.snapshot_ttl".into(), "90s".into())
             ]
         );
     }
@@ -281,7 +334,7 @@ mod tests {
              valid ones are 'sorted_listing.enabled', 'sorted_listing.strategy', \
              'sorted_listing.read_ahead_bytes', 'sorted_listing.max_merge_fan_in', \
              'sorted_listing.range_partitioning', 'sorted_listing.split_points_from', \
-             'sorted_listing.merge_joins'"
+             'sorted_listing.merge_joins', 'sorted_listing.snapshot_ttl'"
         );
         assert_eq!(
             error(config.set("strategy", "fast")),
@@ -293,5 +346,24 @@ mod tests {
             "Invalid or Unsupported Configuration: Invalid value for sorted_listing.enabled: \
              'maybe'; valid ones are 'true', 'false'"
         );
+    }
+
+    #[test]
+    fn times_are_shown_as_they_are_given() {
+        for text in ["none", "0h", "1500ms", "10s", "5m", "2h"] {
+            assert_eq!(show_ttl(parse_ttl(text).unwrap()), text);
+        }
+        assert_eq!(show_ttl(parse_ttl(" 120000 MS ").unwrap()), "2m");
+        for text in [
+            "",
+            "10",
+            "s",
+            "-1s",
+            "1.5s",
+            "10 days",
+            "99999999999999999h",
+        ] {
+            assert_eq!(parse_ttl(text), None, "{text}");
+        }
     }
 }

@@ -4,9 +4,9 @@ use datafusion::catalog::Session;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::listing::ListingTableUrl;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::footers::FooterReader;
+use crate::footers::{FooterReader, arrow_schema};
 
 /// `error`, or if it is Parquet's, the error of the first file whose footer cannot be read, which names the file.
 ///
@@ -44,8 +44,12 @@ async fn read_footers(
     let mut files: Vec<_> = files.try_collect().await?;
     // As DataFusion does.
     files.retain(|file| file.size > 0);
-    FooterReader::new(session, format, store)
-        .read(files)
-        .await?;
-    Ok(())
+    let Ok(reader) = FooterReader::try_new(session, format, store) else {
+        return Ok(());
+    };
+    let footers: Vec<_> = files.into_iter().map(|file| reader.read(file)).collect();
+    stream::iter(footers)
+        .buffered(reader.concurrency())
+        .try_for_each(async |footer| arrow_schema(&footer).map(|_| ()))
+        .await
 }

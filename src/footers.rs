@@ -7,24 +7,14 @@ use datafusion::catalog::Session;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::physical_plan::parquet::CachedParquetMetaData;
 use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use datafusion::execution::cache::cache_manager::FileMetadataCache;
+use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::parquet_to_arrow_schema;
 use parquet::file::metadata::ParquetMetaData;
-
-/// What is known of the inside of a file.
-#[derive(Debug, Clone)]
-pub(crate) enum Footer {
-    Parquet {
-        metadata: Arc<ParquetMetaData>,
-        schema: SchemaRef,
-    },
-    /// The file has no footer, or none that can be looked at.
-    Unreadable(Arc<str>),
-}
 
 /// Reads footers as DataFusion's own scan will, so that both find them in the same cache.
 #[derive(Clone)]
@@ -32,24 +22,18 @@ pub(crate) struct FooterReader {
     store: Arc<dyn ObjectStore>,
     cache: Arc<FileMetadataCache>,
     concurrency: usize,
-    /// How many bytes of the end of a file to read first, or why footers are not read.
-    size_hint: Result<Option<usize>, Arc<str>>,
+    /// How many bytes of the end of a file to read first.
+    size_hint: Option<usize>,
 }
 
 impl FooterReader {
-    pub(crate) fn new(
+    /// A reader of the footers of files of `format`; or why they are not read.
+    pub(crate) fn try_new(
         session: &dyn Session,
         format: &dyn FileFormat,
         store: Arc<dyn ObjectStore>,
-    ) -> Self {
-        let size_hint = match format.downcast_ref::<ParquetFormat>() {
-            None => Err(format!("files of format {} have no bounds", format.get_ext()).into()),
-            Some(parquet) if is_encrypted(parquet) => {
-                Err("encrypted footers are not looked at".into())
-            }
-            Some(parquet) => Ok(parquet.metadata_size_hint()),
-        };
-        Self {
+    ) -> Result<Self, String> {
+        Ok(Self {
             store,
             cache: session
                 .runtime_env()
@@ -60,47 +44,64 @@ impl FooterReader {
                 .execution
                 .meta_fetch_concurrency
                 .get(),
-            size_hint,
-        }
+            size_hint: readable(format)?.metadata_size_hint(),
+        })
     }
 
-    /// The footer of each of `files`, read concurrently.
+    /// How many footers to read at a time.
+    pub(crate) fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
+    /// The footer of `file`, if the session has it in its cache.
+    pub(crate) fn cached(&self, file: &ObjectMeta) -> Option<Arc<ParquetMetaData>> {
+        let cached = self.cache.get(&file.location)?;
+        let footer = cached.file_metadata.as_any();
+        let footer = footer.downcast_ref::<CachedParquetMetaData>()?;
+        cached
+            .is_valid_for(file)
+            .then(|| Arc::clone(footer.parquet_metadata()))
+    }
+
+    /// The footer of `file`. The future is boxed and of owned parts: otherwise it takes the compiler a minute to see that
+    /// it is `Send`.
     ///
     /// # Errors
-    /// If one cannot be read, naming its file.
-    pub(crate) async fn read(&self, files: Vec<ObjectMeta>) -> Result<Vec<Footer>> {
-        // Boxed one by one, and of owned parts: otherwise it takes the compiler a minute to see that this is `Send`.
-        let footers = files.into_iter().map(|file| self.clone().read_one(file));
-        stream::iter(footers.collect::<Vec<_>>())
-            .buffered(self.concurrency)
-            .try_collect()
-            .await
-    }
-
-    fn read_one(self, file: ObjectMeta) -> BoxFuture<'static, Result<Footer>> {
+    /// If it cannot be read, naming the file.
+    pub(crate) fn read(
+        &self,
+        file: ObjectMeta,
+    ) -> BoxFuture<'static, Result<Arc<ParquetMetaData>>> {
+        let reader = self.clone();
         async move {
-            let size_hint = match self.size_hint {
-                Ok(size_hint) => size_hint,
-                Err(why) => return Ok(Footer::Unreadable(why)),
-            };
-            let metadata = DFParquetMetadata::new(self.store.as_ref(), &file)
-                .with_metadata_size_hint(size_hint)
-                .with_file_metadata_cache(Some(self.cache))
+            let footer = DFParquetMetadata::new(reader.store.as_ref(), &file)
+                .with_metadata_size_hint(reader.size_hint)
+                .with_file_metadata_cache(Some(reader.cache))
                 .fetch_metadata()
                 .await;
-            metadata
-                .and_then(|metadata| {
-                    let schema = arrow_schema(&metadata)?;
-                    Ok(Footer::Parquet { metadata, schema })
-                })
-                .map_err(|e| {
-                    e.context(format!(
-                        "the Parquet footer of '{}' cannot be read",
-                        file.location
-                    ))
-                })
+            footer.map_err(|e| unreadable(&file, e))
         }
         .boxed()
+    }
+}
+
+/// The error that the footer of `file` cannot be read.
+pub(crate) fn unreadable(file: &ObjectMeta, error: DataFusionError) -> DataFusionError {
+    error.context(format!(
+        "the Parquet footer of '{}' cannot be read",
+        file.location
+    ))
+}
+
+/// The format of files whose footers can be looked at; or why they cannot.
+pub(crate) fn readable(format: &dyn FileFormat) -> Result<&ParquetFormat, String> {
+    match format.downcast_ref::<ParquetFormat>() {
+        None => Err(format!(
+            "files of format {} have no bounds",
+            format.get_ext()
+        )),
+        Some(parquet) if is_encrypted(parquet) => Err("encrypted footers are not looked at".into()),
+        Some(parquet) => Ok(parquet),
     }
 }
 
@@ -109,7 +110,8 @@ fn is_encrypted(format: &ParquetFormat) -> bool {
     crypto.file_decryption.is_some() || crypto.factory_id.is_some()
 }
 
-fn arrow_schema(footer: &ParquetMetaData) -> Result<SchemaRef> {
+/// The Arrow schema of a file, as its reader sees it.
+pub(crate) fn arrow_schema(footer: &ParquetMetaData) -> Result<SchemaRef> {
     let file = footer.file_metadata();
     let schema: Schema = parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata())
         .map_err(DataFusionError::from)?;

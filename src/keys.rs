@@ -7,7 +7,7 @@ use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use crate::layout::Bounds;
 use crate::proof::KeyFacts;
 use crate::scan::show;
-use crate::snapshot::{ListedFile, Snapshot};
+use crate::scan_files::{ListedFile, ScanFiles};
 use crate::why_not::WhyNot;
 
 /// A sort key that files are sorted by, and what is proved of it.
@@ -18,10 +18,10 @@ pub(crate) struct Sorted {
 
 impl Sorted {
     /// The key of the first `columns` columns of this one.
-    pub(crate) fn first_columns(&self, columns: usize, snapshot: &Snapshot) -> Option<Self> {
+    pub(crate) fn first_columns(&self, columns: usize, files: &ScanFiles) -> Option<Self> {
         let ordering = LexOrdering::new(self.ordering.get(..columns)?.to_vec())?;
         Some(Self {
-            facts: snapshot.key_facts(&ordering),
+            facts: files.key_facts(&ordering),
             ordering,
         })
     }
@@ -40,14 +40,14 @@ pub(crate) fn any_file_has_order(scan: &FileScanConfig) -> bool {
 
 /// The declared sort keys, or if there are none, the one that all footers share; or why there is no such key.
 pub(crate) fn sort_keys(
-    snapshot: &Snapshot,
+    files: &ScanFiles,
     declared: Vec<LexOrdering>,
 ) -> Result<Vec<Sorted>, WhyNot> {
     if declared.is_empty() {
-        return Ok(vec![footer_key(snapshot)?]);
+        return Ok(vec![footer_key(files)?]);
     }
     let sorted = |ordering| Sorted {
-        facts: snapshot.key_facts(&ordering),
+        facts: files.key_facts(&ordering),
         ordering,
     };
     Ok(declared.into_iter().map(sorted).collect())
@@ -57,8 +57,8 @@ pub(crate) fn sort_keys(
 ///
 /// `sorting_columns` speak of the inside of a row group only (parquet.thrift), so that the order of the row groups
 /// of a file has to be proved. A declared order speaks of whole files.
-fn footer_key(snapshot: &Snapshot) -> Result<Sorted, WhyNot> {
-    let shared = snapshot
+fn footer_key(files: &ScanFiles) -> Result<Sorted, WhyNot> {
+    let shared = files
         .footer_order()
         .map_err(|file| WhyNot::NoSharedOrder {
             file: file.file.path().to_string(),
@@ -69,13 +69,13 @@ fn footer_key(snapshot: &Snapshot) -> Result<Sorted, WhyNot> {
         let Some(ordering) = LexOrdering::new(shared[..len].iter().cloned()) else {
             continue;
         };
-        let facts = snapshot.key_facts(&ordering);
+        let facts = files.key_facts(&ordering);
         disordered = facts.iter().position(|facts| !facts.groups_in_order);
         if disordered.is_none() {
             return Ok(Sorted { ordering, facts });
         }
     }
-    let file = disordered.map_or("", |file| snapshot.files()[file].file.path().as_ref());
+    let file = disordered.map_or("", |file| files.files()[file].file.path().as_ref());
     Err(WhyNot::UnprovedFooterOrder { file: file.into() })
 }
 

@@ -1,20 +1,31 @@
-//! From the plan of a `ListingTable` to that of a sorted table.
+//! From the files of a table to the plan of a scan.
 
 use std::sync::Arc;
 
-use datafusion::catalog::Session;
-use datafusion::common::{Result, SplitPoint, Statistics};
+use datafusion::catalog::{ScanArgs, Session, TableProvider};
+use datafusion::common::{
+    DataFusionError, Result, SplitPoint, internal_datafusion_err, project_schema,
+};
 use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::physical_expr::Partitioning;
+use datafusion::logical_expr::Expr;
+use datafusion::physical_expr::{LexOrdering, Partitioning};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use object_store::ObjectStore;
 
 use crate::arrange::{Arranged, Arrangement};
 use crate::config::SortedListingConfig;
+use crate::diagnosis::name_broken_file;
+use crate::footers::{FooterReader, readable};
+use crate::kept_layouts::{Kept, KeptLayout, LayoutKey};
 use crate::keys::{any_file_has_order, sort_keys};
-use crate::scan::UnorderedScan;
-use crate::snapshot::Snapshot;
+use crate::listed_scan::{ListedScan, file_groups, file_scan, table_schema, with_groups};
+use crate::scan::{Offer, SortedScan, UnorderedScan};
+use crate::scan_files::ScanFiles;
+use crate::select::{Selection, split};
+use crate::snapshot::{Indexer, Listed, Snapshot, Snapshots};
 use crate::statistics::without_doubtful;
 use crate::why_not::WhyNot;
 
@@ -25,6 +36,9 @@ pub(crate) struct Planner<'a> {
     pub(crate) config: &'a SortedListingConfig,
     /// Where slices are to be cut, if the user has a say.
     pub(crate) split_points: Option<&'a [SplitPoint]>,
+    pub(crate) snapshots: &'a Snapshots,
+    /// Whether an expression adapter of the user's decides what the columns of a file become.
+    pub(crate) custom_adapter: bool,
 }
 
 /// The plan of a scan.
@@ -34,57 +48,253 @@ pub(crate) struct Planned {
     pub(crate) why_unordered: Option<Arc<WhyNot>>,
 }
 
-impl Planner<'_> {
-    /// Puts a [`SortedScan`] in place of the file scan in `stock`, the table's own plan, if the declared order is
-    /// proved, and an [`UnorderedScan`] if not.
-    pub(crate) async fn plan(&self, stock: Arc<dyn ExecutionPlan>) -> Result<Planned> {
-        let as_it_is = Planned {
-            plan: Arc::clone(&stock),
+impl From<Arc<dyn ExecutionPlan>> for Planned {
+    fn from(plan: Arc<dyn ExecutionPlan>) -> Self {
+        Self {
+            plan,
             why_unordered: None,
-        };
-        let Some(scan) = file_scan(&stock) else {
-            return Ok(as_it_is);
-        };
+        }
+    }
+}
+
+impl Planner<'_> {
+    /// A [`SortedScan`](crate::SortedScan), if the declared order is proved, and an [`UnorderedScan`] if not. Where no
+    /// order is declared or claimed, the plan is the table's own.
+    pub(crate) async fn plan(&self, args: ScanArgs<'_>) -> Result<Planned> {
         let declared = self
             .table
             .try_create_output_ordering(self.session.execution_props(), &[])?;
+        let plans_itself = self.plans_itself(&args);
+        // Without a declared order, a snapshot is there if footers claimed one before.
+        if plans_itself && (!declared.is_empty() || self.held()?.is_some()) {
+            let snapshot = self.snapshot(&declared).await?;
+            if !declared.is_empty()
+                || snapshot
+                    .files()
+                    .iter()
+                    .any(|file| !file.claimed().is_empty())
+            {
+                return self.plan_of(&snapshot, declared, &args).await;
+            }
+        }
+        let stock = self.stock_plan(args.clone()).await?;
+        let Some(scan) = file_scan(&stock) else {
+            return Ok(stock.into());
+        };
         if declared.is_empty() && !any_file_has_order(scan) {
-            return Ok(as_it_is);
+            return Ok(stock.into());
+        }
+        if plans_itself {
+            let snapshot = self.snapshot(&declared).await?;
+            return self.plan_of(&snapshot, declared, &args).await;
         }
         let scan = without_doubtful(scan);
         let scan = scan.as_ref();
-        let format = self.table.options().format.as_ref();
-        let snapshot = Snapshot::read(self.session, format, scan).await?;
-        if snapshot.files().is_empty() {
-            return Ok(as_it_is);
+        let is_whole = args.limit().is_none() && self.partition_filters(&args).is_empty();
+        let files = self.files_of(scan, &declared, is_whole).await?;
+        if files.files().is_empty() {
+            return Ok(stock.into());
         }
-        let planned = match sort_keys(&snapshot, declared) {
+        let arranged = match self.arranged(&files, declared, scan)? {
+            Arranged::Ordered(sorted) => sorted.into(),
+            Arranged::Unordered(why, offer) => unordered(
+                self.without_order(scan)?,
+                &Arc::new(why),
+                offer.map(Arc::new),
+            ),
+        };
+        Ok(arranged)
+    }
+
+    /// Whether scans are planned from a snapshot, and not out of the plan that the table itself makes.
+    ///
+    /// The table knows better how to group files by a declared partitioning or by partition columns, and how to list
+    /// only the folders of some partitions.
+    fn plans_itself(&self, args: &ScanArgs<'_>) -> bool {
+        let options = self.table.options();
+        let config = self.session.config_options();
+        let grouped = config.optimizer.preserve_file_partitions > 0
+            && !options.table_partition_cols.is_empty();
+        let caches = &self.session.runtime_env().cache_manager;
+        let lists_folders =
+            caches.get_list_files_cache().is_none() && !self.partition_filters(args).is_empty();
+        readable(options.format.as_ref()).is_ok()
+            && options.output_partitioning.is_none()
+            && !self.custom_adapter
+            && !grouped
+            && !lists_folders
+            && !self.table.table_paths().is_empty()
+            && config.execution.target_partitions > 0
+    }
+
+    fn partition_filters(&self, args: &ScanArgs<'_>) -> Vec<Expr> {
+        split(self.table, args.filters().unwrap_or_default()).0
+    }
+
+    /// The plan of the table itself. An error of a footer names its file.
+    pub(crate) async fn stock_plan(&self, args: ScanArgs<'_>) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = self.table.options();
+        match self.table.scan_with_args(self.session, args).await {
+            Ok(plan) => Ok(plan.into_inner()),
+            Err(e) => Err(name_broken_file(
+                self.session,
+                options.format.as_ref(),
+                self.table.table_paths(),
+                &options.file_extension,
+                e,
+            )
+            .await),
+        }
+    }
+
+    fn store(&self) -> Result<Arc<dyn ObjectStore>> {
+        let path = self.table.table_paths().first();
+        let path = path.ok_or_else(|| internal_datafusion_err!("a table without paths"))?;
+        self.session.runtime_env().object_store(path)
+    }
+
+    fn held(&self) -> Result<Option<Arc<Snapshot>>> {
+        Ok(self.snapshots.of_store(&self.store()?))
+    }
+
+    fn indexer(&self, declared: &[LexOrdering]) -> Result<Result<Indexer, String>> {
+        let format = self.table.options().format.as_ref();
+        let reader = FooterReader::try_new(self.session, format, self.store()?);
+        Ok(reader.map(|reader| {
+            let schema = table_schema(self.table);
+            let declared = declared.to_vec();
+            Indexer::new(reader, self.table, schema, declared, self.custom_adapter)
+        }))
+    }
+
+    /// The files of the table now, and what is known of them.
+    async fn snapshot(&self, declared: &[LexOrdering]) -> Result<Arc<Snapshot>> {
+        let indexer = self.indexer(declared)?.map_err(DataFusionError::Plan)?;
+        let ttl = self.config.snapshot_ttl;
+        self.snapshots
+            .current(self.session, &self.store()?, self.table, &indexer, ttl)
+            .await
+    }
+
+    /// The plan of a scan of `snapshot`.
+    async fn plan_of(
+        &self,
+        snapshot: &Snapshot,
+        declared: Vec<LexOrdering>,
+        args: &ScanArgs<'_>,
+    ) -> Result<Planned> {
+        let filters = args.filters().unwrap_or_default();
+        let selection = Selection::new(self.session, self.table, snapshot, filters, args.limit())?;
+        if selection.files().is_empty() {
+            let schema = self.table.schema();
+            let projection = args.projection().map(<[usize]>::to_vec);
+            let schema = project_schema(&schema, projection.as_ref())?;
+            let plan: Arc<dyn ExecutionPlan> = Arc::new(EmptyExec::new(schema));
+            return Ok(plan.into());
+        }
+        let footers = FooterReader::try_new(
+            self.session,
+            self.table.options().format.as_ref(),
+            self.store()?,
+        )
+        .map_err(DataFusionError::Plan)?;
+        let listed = ListedScan {
+            session: self.session,
+            table: self.table,
+            snapshot,
+            selection: &selection,
+        };
+        let key = selection
+            .is_whole()
+            .then(|| self.layout_key(snapshot, args));
+        if let Some(kept) = key.as_ref().and_then(|key| snapshot.layouts().get(key)) {
+            let scan = listed.file_scan(kept.statistics.clone(), args).await?;
+            return Ok(planned(&kept.arranged, &scan));
+        }
+        let files = listed.files(&footers).await?;
+        let statistics = listed.statistics(&files)?;
+        let scan = listed.file_scan(statistics.clone(), args).await?;
+        if files.files().is_empty() {
+            let unordered = with_groups(&scan, listed.file_groups(&files)?);
+            let plan: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(unordered);
+            return Ok(plan.into());
+        }
+        let arranged = match self.arranged(&files, declared, &scan)? {
+            Arranged::Ordered(sorted) => Kept::Ordered(sorted),
+            Arranged::Unordered(why, offer) => Kept::Unordered {
+                why: Arc::new(why),
+                offer: offer.map(Arc::new),
+                groups: listed.file_groups(&files)?,
+            },
+        };
+        let planned = planned(&arranged, &scan);
+        if let Some(key) = key {
+            let layout = KeptLayout {
+                arranged,
+                statistics,
+                files: snapshot.files().len(),
+            };
+            snapshot.layouts().keep(key, Arc::new(layout));
+        }
+        Ok(planned)
+    }
+
+    /// What the layout of all files of `snapshot` depends on.
+    fn layout_key(&self, snapshot: &Snapshot, args: &ScanArgs<'_>) -> LayoutKey {
+        let table = snapshot.table();
+        let of_files = table.file_schema().fields().len();
+        let all: Vec<_> = (0..table.table_schema().fields().len()).collect();
+        let columns = args.projection().unwrap_or(&all).iter().copied();
+        let may_be_of_key =
+            |column: &usize| *column >= of_files || snapshot.ranges().of_column(*column).is_some();
+        let mut key_columns: Vec<_> = columns.filter(may_be_of_key).collect();
+        key_columns.sort_unstable();
+        LayoutKey {
+            config: self.config.clone(),
+            split_points: self.split_points.map(<[_]>::to_vec),
+            target_partitions: self.session.config().target_partitions(),
+            collects_statistics: self.session.config().collect_statistics(),
+            key_columns,
+        }
+    }
+
+    /// The files of `scan`, a scan of the table's own, and what is known of them.
+    pub(crate) async fn files_of(
+        &self,
+        scan: &FileScanConfig,
+        declared: &[LexOrdering],
+        is_whole: bool,
+    ) -> Result<ScanFiles> {
+        let indexer = match self.indexer(declared)? {
+            Ok(indexer) => indexer,
+            Err(why) => return Ok(ScanFiles::unknown(scan, &why.into())),
+        };
+        let files = scan.file_groups.iter().flat_map(FileGroup::iter);
+        let listing = files.map(|file| Listed::of(file, self.table)).collect();
+        let snapshot = self
+            .snapshots
+            .of_listing(&self.store()?, listing, &indexer, is_whole)
+            .await?;
+        Ok(ScanFiles::of_listed(scan, &snapshot))
+    }
+
+    /// How `scan` can read `files`.
+    fn arranged(
+        &self,
+        files: &ScanFiles,
+        declared: Vec<LexOrdering>,
+        scan: &FileScanConfig,
+    ) -> Result<Arranged> {
+        match sort_keys(files, declared) {
             Ok(keys) => Arrangement {
                 planner: self,
                 scan,
-                files: snapshot.files(),
-                snapshot: &snapshot,
+                files: files.files(),
+                scan_files: files,
             }
-            .arrange(keys)?,
-            Err(why) => Arranged::Unordered(why, None),
-        };
-        Ok(match planned {
-            Arranged::Ordered(sorted) => Planned {
-                plan: DataSourceExec::from_data_source(sorted),
-                why_unordered: None,
-            },
-            Arranged::Unordered(why, offer) => {
-                let why = Arc::new(why);
-                let mut unordered = UnorderedScan::new(self.without_order(scan)?, Arc::clone(&why));
-                if let Some(offer) = offer {
-                    unordered = unordered.with_offer(Arc::new(offer));
-                }
-                Planned {
-                    plan: DataSourceExec::from_data_source(unordered),
-                    why_unordered: Some(why),
-                }
-            }
-        })
+            .arrange(keys),
+            Err(why) => Ok(Arranged::Unordered(why, None)),
+        }
     }
 
     /// The partitioning that the table's plan has, if it is true.
@@ -111,11 +321,7 @@ impl Planner<'_> {
         if options.split_file_groups_by_statistics && partitioning.is_none() {
             // They may have been put into order, and out of balance.
             let files = groups.into_iter().flat_map(FileGroup::into_inner).collect();
-            groups = FileGroup::new(files)
-                .split_files(self.session.config().target_partitions())
-                .into_iter()
-                .map(|group| self.with_statistics(group))
-                .collect::<Result<_>>()?;
+            groups = file_groups(files, self.session, &self.table.schema())?;
         }
         Ok(FileScanConfigBuilder::from(scan.clone())
             .with_file_groups(groups)
@@ -124,26 +330,32 @@ impl Planner<'_> {
             .with_preserve_order(false)
             .build())
     }
+}
 
-    fn with_statistics(&self, group: FileGroup) -> Result<FileGroup> {
-        let statistics: Option<Vec<_>> = group
-            .iter()
-            .map(|file| file.statistics.as_deref())
-            .collect();
-        Ok(match statistics {
-            None => group,
-            Some(files) => {
-                let schema = datafusion::catalog::TableProvider::schema(self.table);
-                let statistics = Statistics::try_merge_iter(files, &schema)?;
-                group.with_statistics(Arc::new(statistics))
-            }
-        })
+impl From<SortedScan> for Planned {
+    fn from(sorted: SortedScan) -> Self {
+        let plan: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(sorted);
+        plan.into()
     }
 }
 
-/// The file scan that is all of a plan.
-fn file_scan(plan: &Arc<dyn ExecutionPlan>) -> Option<&FileScanConfig> {
-    plan.downcast_ref::<DataSourceExec>()?
-        .data_source()
-        .downcast_ref::<FileScanConfig>()
+/// The plan of `scan`, arranged like that.
+fn planned(arranged: &Kept, scan: &FileScanConfig) -> Planned {
+    match arranged {
+        Kept::Ordered(sorted) => sorted.read_as(scan).into(),
+        Kept::Unordered { why, offer, groups } => {
+            unordered(with_groups(scan, groups.clone()), why, offer.clone())
+        }
+    }
+}
+
+fn unordered(scan: FileScanConfig, why: &Arc<WhyNot>, offer: Option<Arc<Offer>>) -> Planned {
+    let mut unordered = UnorderedScan::new(scan, Arc::clone(why));
+    if let Some(offer) = offer {
+        unordered = unordered.with_offer(offer);
+    }
+    Planned {
+        plan: DataSourceExec::from_data_source(unordered),
+        why_unordered: Some(Arc::clone(why)),
+    }
 }

@@ -15,7 +15,7 @@ impl Arrangement<'_> {
             return None;
         }
         (1..key.ordering.len()).rev().find_map(|columns| {
-            let prefix = key.first_columns(columns, self.snapshot)?;
+            let prefix = key.first_columns(columns, self.scan_files)?;
             let parts = self.run_of(&prefix)?;
             let (parts, slices, ranges) = self.in_ranges(&prefix, &parts).ok()?;
             Some(InSlices {

@@ -36,7 +36,7 @@ impl Arrangement<'_> {
             return Err("sorted_listing.range_partitioning is off".into());
         }
         let run = run_order(&parts.units).map_err(|_| "units overlap, or have no bounds")?;
-        let sort_key = self.snapshot.sort_key(&key.ordering)?;
+        let sort_key = self.scan_files.sort_key(&key.ordering)?;
         let cuts = match self.planner.split_points {
             Some(points) => cuts_at(points, &sort_key)?,
             None => self.balanced_cuts(key, parts, &run)?,
@@ -125,13 +125,13 @@ impl Arrangement<'_> {
             slices,
             &ranges.cuts,
             &ranges.key,
-            self.snapshot,
+            self.scan_files,
             self.scan,
         )?;
         let whole = match &ranges.whole {
             None => None,
             Some((parts, slice)) => Some(Arc::new(Whole {
-                units: parts.scan_units(self.files, &key.facts, self.scan)?,
+                units: parts.scan_units(self.files, &key.facts, self.scan)?.into(),
                 slice: slice.clone(),
             })),
         };

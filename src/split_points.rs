@@ -4,29 +4,16 @@ use std::sync::Arc;
 
 use datafusion::catalog::{ScanArgs, Session, TableProvider};
 use datafusion::common::{Result, SplitPoint, TableReference, plan_err};
-use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::session_state::SessionState;
 
-use crate::config::SortedListingConfig;
 use crate::planner::Planner;
 use crate::scan::SortedScan;
 use crate::table::SortedListingTable;
 
-/// Where the slices of `table`, read whole, are cut; `None` if they own no ranges of the key.
-pub(crate) async fn split_points_of(
-    session: &dyn Session,
-    table: &ListingTable,
-    config: &SortedListingConfig,
-) -> Result<Option<Vec<SplitPoint>>> {
-    let stock = table.scan_with_args(session, ScanArgs::default()).await?;
-    let planner = Planner {
-        session,
-        table,
-        config,
-        split_points: None,
-    };
-    let planned = planner.plan(stock.into_inner()).await?;
+/// Where the slices of a table, read whole, are cut; `None` if they own no ranges of the key.
+pub(crate) async fn split_points_of(planner: Planner<'_>) -> Result<Option<Vec<SplitPoint>>> {
+    let planned = planner.plan(ScanArgs::default()).await?;
     let scan = planned.plan.downcast_ref::<DataSourceExec>();
     let scan = scan.and_then(|exec| exec.data_source().downcast_ref::<SortedScan>());
     Ok(scan.and_then(SortedScan::split_points))

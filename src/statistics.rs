@@ -5,6 +5,7 @@
 //! compares values of different types, and it counts the partition values of files without rows.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
@@ -59,6 +60,14 @@ pub(crate) fn without_doubtful(scan: &FileScanConfig) -> Cow<'_, FileScanConfig>
 pub(crate) fn file_without_doubtful(file: PartitionedFile, schema: &Schema) -> PartitionedFile {
     let doubtful = doubtful_columns(schema, file.statistics.as_deref().into_iter());
     clear_file(file, &doubtful)
+}
+
+/// `file`, which has no rows, without the values of its partition columns, which are no row's.
+pub(crate) fn without_partition_values(
+    file: PartitionedFile,
+    partition_columns: Range<usize>,
+) -> PartitionedFile {
+    clear_file(file, &partition_columns.collect::<Vec<_>>())
 }
 
 /// The columns whose minima and maxima are of floats, or in some of `files` of another type than in `schema`.

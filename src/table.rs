@@ -11,16 +11,19 @@ use datafusion::common::{Constraints, DFSchemaRef, Result, SplitPoint, Statistic
 use datafusion::datasource::listing::{
     ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
 };
+use datafusion::execution::cache::TableScopedPath;
 use datafusion::execution::cache::cache_manager::FileStatisticsCache;
 use datafusion::logical_expr::dml::{InsertOp, MergeIntoClause};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::config::SortedListingConfig;
-use crate::diagnosis::name_broken_file;
+use crate::invalidating_sink::invalidating;
 use crate::planner::Planner;
 use crate::report::{LayoutReport, survey};
+use crate::snapshot::Snapshots;
 use crate::split_points::{split_points_from, split_points_of};
 use crate::why_not::WhyNot;
 
@@ -68,6 +71,9 @@ pub struct SortedListingTable {
     split_points: Option<Vec<SplitPoint>>,
     /// Why the last scan was unordered, so that the log says it once.
     logged: Mutex<Option<Arc<WhyNot>>>,
+    snapshots: Arc<Snapshots>,
+    /// Whether an expression adapter of the user's decides what the columns of a file become.
+    custom_adapter: bool,
 }
 
 /// Wraps a table as it is. The statistics cache of the session that scans it takes the place of its own, since
@@ -75,12 +81,14 @@ pub struct SortedListingTable {
 impl From<ListingTable> for SortedListingTable {
     fn from(listing: ListingTable) -> Self {
         Self {
+            custom_adapter: may_have_adapter(&listing),
             listing,
             own_cache: false,
             config: None,
             overrides: BTreeMap::new(),
             split_points: None,
             logged: Mutex::new(None),
+            snapshots: Arc::default(),
         }
     }
 }
@@ -151,7 +159,25 @@ impl SortedListingTable {
             return Ok(Some(points.clone()));
         }
         let config = self.config(session)?;
-        split_points_of(session, &self.listing_for(session), &config).await
+        let listing = self.listing_for(session);
+        split_points_of(self.planner(session, &listing, &config)).await
+    }
+
+    /// A planner that cuts slices where it likes.
+    fn planner<'a>(
+        &'a self,
+        session: &'a dyn Session,
+        table: &'a ListingTable,
+        config: &'a SortedListingConfig,
+    ) -> Planner<'a> {
+        Planner {
+            session,
+            table,
+            config,
+            split_points: None,
+            snapshots: &self.snapshots,
+            custom_adapter: self.custom_adapter,
+        }
     }
 
     /// The table that is wrapped, with the statistics cache of the session if it has none of its own.
@@ -217,13 +243,22 @@ impl SortedListingTable {
         let args = ScanArgs::default().with_filters(Some(filters));
         let plan = self.scan_with_args(session, args).await?.into_inner();
         let config = self.config(session)?;
-        let planner = Planner {
-            session,
-            table: &self.listing,
-            config: &config,
-            split_points: self.split_points.as_deref(),
-        };
-        survey(&planner, &plan).await
+        let listing = self.listing_for(session);
+        survey(&self.planner(session, &listing, &config), &plan).await
+    }
+
+    /// Makes the next query list the files, whatever `sorted_listing.snapshot_ttl` and the session's cache of listings
+    /// say. What is known of files that have not changed stays known.
+    pub fn refresh(&self, session: &dyn Session) {
+        if let Some(cache) = session.runtime_env().cache_manager.get_list_files_cache() {
+            for path in self.table_paths() {
+                cache.remove(&TableScopedPath {
+                    table: path.get_table_ref().clone(),
+                    path: path.prefix().clone(),
+                });
+            }
+        }
+        self.snapshots.invalidate();
     }
 
     fn config(&self, session: &dyn Session) -> Result<SortedListingConfig> {
@@ -288,6 +323,14 @@ impl SortedListingTable {
     }
 }
 
+/// Whether `listing` may have an expression adapter of the user's. It has no other way to tell.
+fn may_have_adapter(listing: &ListingTable) -> bool {
+    // Its cache may be large, and a text in it has no line breaks.
+    let shown = format!("{:#?}", listing.clone().with_cache(None));
+    let mut lines = shown.lines();
+    !lines.any(|line| line == "    expr_adapter_factory: None,")
+}
+
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl TableProvider for SortedListingTable {
@@ -336,19 +379,9 @@ impl TableProvider for SortedListingTable {
     ) -> Result<ScanResult> {
         let config = self.config(state)?;
         let listing = self.listing_for(state);
-        let stock = match listing.scan_with_args(state, args).await {
-            Ok(stock) => stock,
-            Err(e) => {
-                let options = listing.options();
-                let format = options.format.as_ref();
-                let extension = &options.file_extension;
-                return Err(
-                    name_broken_file(state, format, self.table_paths(), extension, e).await,
-                );
-            }
-        };
+        let planner = self.planner(state, &listing, &config);
         if !config.enabled {
-            return Ok(stock);
+            return Ok(ScanResult::new(planner.stock_plan(args).await?));
         }
         self.check_order()?;
         let shared = match (&self.split_points, &config.split_points_from) {
@@ -356,12 +389,10 @@ impl TableProvider for SortedListingTable {
             _ => None,
         };
         let planner = Planner {
-            session: state,
-            table: &listing,
-            config: &config,
             split_points: self.split_points.as_deref().or(shared.as_deref()),
+            ..planner
         };
-        let planned = planner.plan(stock.into_inner()).await?;
+        let planned = planner.plan(args).await?;
         self.log(planned.why_unordered);
         Ok(ScanResult::new(planned.plan))
     }
@@ -391,7 +422,17 @@ impl TableProvider for SortedListingTable {
         's: 't,
         'c: 't,
     {
-        self.listing.insert_into(state, input, insert_op)
+        let plan = self.listing.insert_into(state, input, insert_op);
+        async move {
+            let believes_listings = self.config(state)?.snapshot_ttl.is_some();
+            let plan = plan.await?;
+            self.snapshots.invalidate();
+            Ok(match believes_listings {
+                true => invalidating(plan, Arc::clone(&self.snapshots)),
+                false => plan,
+            })
+        }
+        .boxed()
     }
 
     fn delete_from<'s, 'c, 't>(

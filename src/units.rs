@@ -2,14 +2,13 @@
 
 use std::ops::Range;
 
-use datafusion::common::{Result, internal_err};
+use datafusion::common::Result;
 use datafusion::datasource::physical_plan::FileScanConfig;
 
 use crate::layout::{self, Bounds, Cuts, Key, KeyRange, Slice};
 use crate::proof::{GroupBounds, KeyFacts, SortKey};
-use crate::scan::{self, UnitFacts, are_ascending, bounds_of, cut_to, narrow};
-use crate::sizes;
-use crate::snapshot::{ListedFile, Snapshot};
+use crate::scan::{self, RowGroup, UnitFacts, are_ascending, bounds_of, cut_to, narrow};
+use crate::scan_files::{ListedFile, ScanFiles};
 
 /// A file, or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,7 +150,7 @@ impl Parts {
             let file = scan::Unit {
                 file: files[part.file].file.clone(),
                 facts: UnitFacts {
-                    footer: files[part.file].footer(),
+                    footer: files[part.file].footer().cloned(),
                     bounds: facts.bounds.as_ref().ok().cloned(),
                     groups: facts.groups.clone(),
                     clip: None,
@@ -178,7 +177,7 @@ impl Parts {
         slices: &[Slice],
         cuts: &Cuts,
         key: &SortKey,
-        snapshot: &Snapshot,
+        files: &ScanFiles,
         scan: &FileScanConfig,
     ) -> Result<Vec<scan::Unit>> {
         let mut units = units;
@@ -187,11 +186,9 @@ impl Parts {
             if self.is_within(unit, &range) {
                 continue;
             }
-            let file = snapshot.view(self.parts[unit].file);
-            units[unit] = match file {
-                Some(file) => narrow(units[unit].clone(), &range, key, file, scan)?,
-                None => return internal_err!("a file of known bounds has no footer"),
-            };
+            units[unit] = files.view(self.parts[unit].file, |file| {
+                narrow(units[unit].clone(), &range, key, file, scan)
+            })?;
         }
         Ok(units)
     }
@@ -269,17 +266,10 @@ impl Part {
         let Some(footer) = file.footer() else {
             return file.file.effective_size();
         };
-        let groups = self
-            .groups
-            .clone()
-            .unwrap_or_else(|| 0..footer.num_row_groups());
-        let of_group = |group: usize| {
-            let columns = footer.offset_index().and_then(|index| index.get(group));
-            let pages = columns.into_iter().flatten();
-            let most = pages.map(|column| column.page_locations().len()).max();
-            sizes::compressed(footer.row_group(group)) / most.unwrap_or(1).max(1) as u64
-        };
-        groups.map(of_group).max().unwrap_or(0)
+        let all = footer.row_groups();
+        let groups = self.groups.clone().unwrap_or(0..all.len());
+        let of_group = |group: &RowGroup| group.compressed / u64::from(group.most_pages.max(1));
+        all[groups].iter().map(of_group).max().unwrap_or(0)
     }
 
     /// Its size in the file.
@@ -288,7 +278,7 @@ impl Part {
         match (&self.groups, file.footer()) {
             (Some(groups), Some(footer)) => footer.row_groups()[groups.clone()]
                 .iter()
-                .map(sizes::compressed)
+                .map(|group| group.compressed)
                 .sum(),
             _ => file.file.effective_size(),
         }

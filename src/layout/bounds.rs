@@ -71,6 +71,11 @@ impl Key {
         self.prefix(column + 1).get(start..).unwrap_or(&[])
     }
 
+    /// The key of some of its columns.
+    fn of_columns(&self, columns: &[usize]) -> Self {
+        Self::new(columns.iter().map(|&column| self.column(column)))
+    }
+
     /// The first `columns` columns of the key, as bytes.
     pub(crate) fn prefix(&self, columns: usize) -> &[u8] {
         match columns.checked_sub(1).map(|last| self.ends.get(last)) {
@@ -100,6 +105,14 @@ impl Bounds {
 
     pub(crate) fn upper(&self) -> &Key {
         &self.upper
+    }
+
+    /// The bounds of a key that is some of the columns, where these are bounds of each column by itself.
+    pub(crate) fn of_columns(&self, columns: &[usize]) -> Option<Self> {
+        Self::try_new(
+            self.lower.of_columns(columns),
+            self.upper.of_columns(columns),
+        )
     }
 
     /// Whether reading `self` and then `other` is in order. Touching is enough for that.
@@ -142,6 +155,8 @@ mod tests {
         assert_eq!(key.prefix(1), b"ab");
         assert_eq!(key.prefix(3), b"abc");
         assert_eq!(key.prefix(9), b"abc");
+        assert_eq!(key.of_columns(&[0, 2]), Key::new([&b"ab"[..], b"c"]));
+        assert_eq!(key.of_columns(&[2]).prefix(1), b"c");
     }
 
     #[test]

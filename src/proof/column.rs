@@ -124,15 +124,8 @@ fn statistics_bounds(
     file: FileView<'_>,
     groups: &[&RowGroupMetaData],
 ) -> Result<ColumnBounds, Unknown> {
+    let (converter, leaf) = statistics_of(column, file)?;
     let columns = file.footer.file_metadata().schema_descr();
-    let converter = StatisticsConverter::try_new(&column.name, file.schema, columns)
-        .map_err(|e| e.to_string())?
-        // Unknown is not zero.
-        .with_missing_null_counts_as_zero(false);
-    let leaf = converter
-        .parquet_column_index()
-        .ok_or("is nested, and has no bounds")?;
-
     let nulls = Nulls::read(&converter, columns.column(leaf).max_def_level(), groups)?;
     let (min, max) = match nan_ends(&column.data_type, groups.len()) {
         Some(ends) => ends,
@@ -154,6 +147,22 @@ fn statistics_bounds(
         upper: with_nulls(upper, upper_null)?,
         null_free: nulls.may_be.true_count() == 0,
     })
+}
+
+/// The statistics of a column that a file has, and its place in the file.
+pub(super) fn statistics_of<'a>(
+    column: &'a KeyColumn,
+    file: FileView<'a>,
+) -> Result<(StatisticsConverter<'a>, usize), String> {
+    let columns = file.footer.file_metadata().schema_descr();
+    let converter = StatisticsConverter::try_new(&column.name, file.schema, columns)
+        .map_err(|e| e.to_string())?
+        // Unknown is not zero.
+        .with_missing_null_counts_as_zero(false);
+    let leaf = converter
+        .parquet_column_index()
+        .ok_or("is nested, and has no bounds")?;
+    Ok((converter, leaf))
 }
 
 /// Which bounds are those of a row: NULL where there is one, and min and max where they are exact.
@@ -209,17 +218,19 @@ fn attained(
 }
 
 /// What is known of the NULLs of a column in each row group.
-struct Nulls {
+pub(super) struct Nulls {
     /// Whether all rows are NULL.
-    all: BooleanArray,
+    pub(super) all: BooleanArray,
     /// Whether some row is known to be NULL.
     some: BooleanArray,
     /// Whether a row may be NULL.
     may_be: BooleanArray,
+    /// How many rows are, if that is known of each row group.
+    pub(super) count: Option<u64>,
 }
 
 impl Nulls {
-    fn read(
+    pub(super) fn read(
         converter: &StatisticsConverter<'_>,
         max_def_level: i16,
         groups: &[&RowGroupMetaData],
@@ -230,6 +241,7 @@ impl Nulls {
         let mut all = Vec::with_capacity(groups.len());
         let mut some = Vec::with_capacity(groups.len());
         let mut may_be = Vec::with_capacity(groups.len());
+        let mut sum = Some(0_u64);
         for (group, count) in groups.iter().zip(&counts) {
             let count = if max_def_level == 0 { Some(0) } else { count };
             let rows = u64::try_from(group.num_rows())
@@ -237,6 +249,7 @@ impl Nulls {
             if count.is_some_and(|count| count > rows) {
                 return Err("has more NULLs than rows by its statistics".into());
             }
+            sum = sum.zip(count).map(|(sum, count)| sum.saturating_add(count));
             all.push(count == Some(rows));
             some.push(count.is_some_and(|count| count > 0));
             may_be.push(count != Some(0));
@@ -245,12 +258,13 @@ impl Nulls {
             all: all.into(),
             some: some.into(),
             may_be: may_be.into(),
+            count: sum,
         })
     }
 }
 
 /// Min and max in each row group, in the type of the table's column. Groups of NULL alone need none.
-fn min_max(
+pub(super) fn min_max(
     column: &KeyColumn,
     converter: &StatisticsConverter<'_>,
     leaf: usize,

@@ -11,39 +11,51 @@ use parquet::file::metadata::{ParquetMetaData, SortingColumn};
 
 use super::lossless::{is_lossless, value_type};
 
-/// The longest order that the `sorting_columns` of all row groups with rows begin with, in all files.
+/// The longest order that the `sorting_columns` of all row groups with rows of a file begin with.
 ///
-/// Each file comes with its footer and its Arrow schema. `Err` gives a file that has no order, or whose order begins
-/// otherwise than those before it. The order ends before the first column that is not a plain column of the table, or
-/// that a cast to the type of the table's column may put into another order.
-pub(crate) fn footer_order<'a, F>(
-    files: impl Iterator<Item = (F, &'a ParquetMetaData, &'a Schema)>,
+/// It ends before the first column that is not a plain column of the table, or that a cast to the type of the table's
+/// column may put into another order.
+pub(crate) fn claimed_order(
+    footer: &ParquetMetaData,
+    schema: &Schema,
     table: &TableSchema,
+) -> Vec<PhysicalSortExpr> {
+    let groups = footer
+        .row_groups()
+        .iter()
+        .filter(|group| group.num_rows() != 0);
+    let claimed = groups.map(|group| {
+        let claimed = group.sorting_columns().map_or(&[][..], Vec::as_slice);
+        plain_columns(claimed, footer, schema, table)
+    });
+    claimed
+        .reduce(|a, b| common_beginning(a, &b))
+        .unwrap_or_default()
+}
+
+/// The longest order that those of all files begin with, each of which comes with the file that claims it. `Err` gives
+/// a file that claims none, or one that begins otherwise than those before it.
+pub(crate) fn shared_order<'a, F>(
+    claims: impl Iterator<Item = (F, &'a [PhysicalSortExpr])>,
 ) -> Result<Option<LexOrdering>, F> {
-    let mut common: Option<Vec<PhysicalSortExpr>> = None;
-    for (file, footer, schema) in files {
-        let groups = footer
-            .row_groups()
-            .iter()
-            .filter(|group| group.num_rows() != 0);
-        for group in groups {
-            let claimed = group.sorting_columns().map_or(&[][..], Vec::as_slice);
-            let order = plain_columns(claimed, footer, schema, table);
-            let shared = match common.take() {
-                None => order,
-                Some(common) => common
-                    .into_iter()
-                    .zip(order)
-                    .map_while(|(a, b)| (a == b).then_some(a))
-                    .collect(),
-            };
-            if shared.is_empty() {
-                return Err(file);
-            }
-            common = Some(shared);
+    let mut shared: Option<Vec<_>> = None;
+    for (file, claimed) in claims {
+        let common = match shared.take() {
+            None => claimed.to_vec(),
+            Some(shared) => common_beginning(shared, claimed),
+        };
+        if common.is_empty() {
+            return Err(file);
         }
+        shared = Some(common);
     }
-    Ok(common.and_then(LexOrdering::new))
+    Ok(shared.and_then(LexOrdering::new))
+}
+
+fn common_beginning(mut a: Vec<PhysicalSortExpr>, b: &[PhysicalSortExpr]) -> Vec<PhysicalSortExpr> {
+    let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    a.truncate(same);
+    a
 }
 
 fn plain_columns(

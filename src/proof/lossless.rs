@@ -3,7 +3,7 @@
 use arrow::datatypes::{DataType, TimeUnit};
 
 /// The type whose values a column holds: that of the dictionary's values, if it has one.
-pub(super) fn value_type(data_type: &DataType) -> &DataType {
+pub(crate) fn value_type(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, values) => value_type(values),
         other => other,
@@ -13,7 +13,7 @@ pub(super) fn value_type(data_type: &DataType) -> &DataType {
 /// Whether a cast from `from` to `to` keeps every value and its order, so that bounds may go through it.
 ///
 /// Both are types without dictionary, see [`value_type`].
-pub(super) fn is_lossless(from: &DataType, to: &DataType) -> bool {
+pub(crate) fn is_lossless(from: &DataType, to: &DataType) -> bool {
     use DataType::*;
     if from == to {
         return true;

@@ -5,10 +5,13 @@ mod contradiction;
 mod footer_order;
 mod lossless;
 mod pages;
+mod range;
 mod sort_key;
 mod values;
 
-pub(crate) use footer_order::footer_order;
+pub(crate) use footer_order::{claimed_order, shared_order};
+pub(crate) use lossless::{is_lossless, value_type};
+pub(crate) use range::ColumnRange;
 pub(crate) use sort_key::{FileView, GroupBounds, KeyFacts, SortKey};
 
 #[cfg(test)]

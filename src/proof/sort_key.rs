@@ -15,6 +15,7 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use super::column::{ColumnBounds, column_bounds};
 use super::contradiction::contradiction;
 use super::lossless::{is_ordered, value_type};
+use super::range::{ColumnRange, column_range};
 use crate::layout::{Bounds, Key};
 
 /// A sort key made of plain columns, ready to compare keys in their declared order.
@@ -32,6 +33,8 @@ pub(super) struct KeyColumn {
     /// The type of the table's column.
     pub(super) table_type: DataType,
     pub(super) options: SortOptions,
+    /// The index of the table's column.
+    index: usize,
     /// The index of the Hive partition column it is, if it is not a column of the files.
     pub(super) partition: Option<usize>,
     /// The row format of a key is that of its columns, one after another.
@@ -75,12 +78,12 @@ impl<S: Into<String>> From<S> for Unknown {
 }
 
 /// What a file's footer proves of a sort key.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct KeyFacts {
     /// Where the keys of all rows lie, or why that is not known.
     pub(crate) bounds: Result<Bounds, Unknown>,
     /// For each column of the key, whether no row is NULL in it.
-    pub(crate) null_free: Vec<bool>,
+    pub(crate) null_free: Arc<[bool]>,
     /// Where the keys of each row group lie that has rows, if that is known.
     pub(crate) groups: Arc<[GroupBounds]>,
     /// Whether the row groups are proved to be a run in the order they are stored in.
@@ -102,12 +105,47 @@ impl KeyFacts {
     pub(crate) fn unknown(why: impl Into<Unknown>) -> Self {
         Self {
             bounds: Err(why.into()),
-            null_free: vec![],
+            null_free: Arc::new([]),
             groups: Arc::new([]),
             groups_in_order: false,
             contradiction: None,
         }
     }
+
+    /// The same of a key that is some of the columns of this one, in the order they have here.
+    ///
+    /// A contradiction in a column is one of rows that are equal in the columns before it. So none is known of the
+    /// columns that are left.
+    pub(crate) fn of_columns(&self, columns: &[usize]) -> Self {
+        let of_group = |group: &GroupBounds| {
+            Some(GroupBounds {
+                group: group.group,
+                bounds: group.bounds.of_columns(columns)?,
+            })
+        };
+        let groups = self.groups.iter().map(of_group);
+        let groups: Vec<_> = groups.collect::<Option<_>>().unwrap_or_default();
+        let whole = groups.iter().map(|group| group.bounds.clone());
+        let null_free = |&column: &usize| self.null_free.get(column).copied().unwrap_or(false);
+        Self {
+            bounds: match &self.bounds {
+                Ok(_) => whole
+                    .reduce(Bounds::union)
+                    .ok_or_else(|| "its bounds contradict each other".into()),
+                Err(unknown) => Err(unknown.clone()),
+            },
+            null_free: columns.iter().map(null_free).collect(),
+            groups_in_order: in_order(&groups) && (!groups.is_empty() || self.groups_in_order),
+            contradiction: None,
+            groups: groups.into(),
+        }
+    }
+}
+
+/// Whether row groups are a run in the order they are stored in.
+fn in_order(groups: &[GroupBounds]) -> bool {
+    let in_order = |pair: &[GroupBounds]| pair[0].bounds.ends_before(&pair[1].bounds);
+    groups.windows(2).all(in_order)
 }
 
 impl SortKey {
@@ -136,6 +174,7 @@ impl SortKey {
                 data_type,
                 table_type: field.data_type().clone(),
                 options: sort.options,
+                index: column.index(),
                 partition: column.index().checked_sub(file_columns),
                 converter: RowConverter::new(vec![sort_field]).map_err(|e| e.to_string())?,
             });
@@ -160,6 +199,21 @@ impl SortKey {
             .unwrap_or_else(KeyFacts::unknown);
         facts.groups_in_order |= groups.len() < 2;
         facts
+    }
+
+    /// The ranges of the columns of this key that are columns of files, by the index of the table's column.
+    pub(crate) fn ranges(&self, file: FileView<'_>) -> Vec<(usize, ColumnRange)> {
+        let groups: Vec<_> = file
+            .footer
+            .row_groups()
+            .iter()
+            .filter(|group| group.num_rows() != 0)
+            .collect();
+        self.columns
+            .iter()
+            .filter(|column| column.partition.is_none())
+            .map(|column| (column.index, column_range(column, file, &groups)))
+            .collect()
     }
 
     fn try_facts(
@@ -190,7 +244,6 @@ impl SortKey {
             })
             .collect::<Option<Vec<_>>>()
             .ok_or("the statistics put a minimum above its maximum")?;
-        let in_order = |pair: &[GroupBounds]| pair[0].bounds.ends_before(&pair[1].bounds);
         let whole = groups.iter().map(|group| group.bounds.clone());
         Ok(KeyFacts {
             bounds: whole
@@ -200,7 +253,7 @@ impl SortKey {
                 .iter()
                 .map(|column| column.bounds.null_free)
                 .collect(),
-            groups_in_order: groups.windows(2).all(in_order),
+            groups_in_order: in_order(&groups),
             contradiction: contradiction(&columns, indices),
             groups: groups.into(),
         })

@@ -136,7 +136,7 @@ fn assert_outer(batch: &RecordBatch, rows_per_group: usize, options: &[SortOptio
         bounds,
         "{options:?}: {batch:?}"
     );
-    for (column, null_free) in batch.columns().iter().zip(&facts.null_free) {
+    for (column, null_free) in batch.columns().iter().zip(facts.null_free.iter()) {
         assert_eq!(*null_free, column.logical_null_count() == 0, "{batch:?}");
     }
     &all == bounds
@@ -256,7 +256,7 @@ fn an_absent_null_count_is_not_zero() {
         facts.bounds.unwrap(),
         between(rows.row(0).data(), rows.row(1).data())
     );
-    assert_eq!(facts.null_free, [false]);
+    assert_eq!(*facts.null_free, [false]);
 }
 
 #[test]
@@ -359,7 +359,7 @@ fn a_missing_column_is_null() {
         facts.bounds.unwrap(),
         between(rows.row(0).data(), rows.row(1).data())
     );
-    assert_eq!(facts.null_free, [true, false]);
+    assert_eq!(*facts.null_free, [true, false]);
 }
 
 #[test]
@@ -460,6 +460,6 @@ fn partition_columns_have_one_value() {
     let dates: ArrayRef = Arc::new(StringArray::from(vec!["2024-01-01"]));
     let rows = keys(&super::tests::batch([dates]), &[ASC_LAST]);
     assert_eq!(facts.bounds.unwrap(), point(rows.row(0).data()));
-    assert_eq!(facts.null_free, [true]);
+    assert_eq!(*facts.null_free, [true]);
     assert!(key.facts(view(&[])).bounds.is_err());
 }

@@ -46,7 +46,7 @@ impl NullCounter {
 
     /// How many values of the key columns are NULL in some row groups of a unit's file, if that is known.
     pub(super) fn count(&self, unit: &Unit, groups: Option<&Range<usize>>) -> Option<u64> {
-        let footer = unit.facts.footer.as_ref()?;
+        let footer = unit.facts.footer.as_ref()?.whole()?;
         let groups = footer.row_groups().get(groups?.clone())?;
         let columns = self.columns.as_ref()?.iter();
         columns

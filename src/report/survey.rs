@@ -18,8 +18,6 @@ use crate::layout::{Bounds, overlaps, slices_of_clusters};
 use crate::planner::Planner;
 use crate::proof::{KeyFacts, SortKey};
 use crate::scan::{SortedScan, Unit, UnorderedScan, groups_in};
-use crate::sizes;
-use crate::snapshot::Snapshot;
 use crate::units::Parts;
 use crate::why_not::WhyNot;
 
@@ -86,16 +84,15 @@ async fn of_files(
     scan: &FileScanConfig,
     why: WhyNot,
 ) -> Result<LayoutReport> {
-    let format = planner.table.options().format.as_ref();
-    let snapshot = Snapshot::read(planner.session, format, scan).await?;
-    let files = snapshot.files();
-    if files.is_empty() {
-        return Ok(LayoutReport::without_units(WhyNot::NoRows));
-    }
     let declared = planner
         .table
         .try_create_output_ordering(planner.session.execution_props(), &[])?;
-    let key = sort_keys(&snapshot, declared).ok();
+    let known = planner.files_of(scan, &declared, false).await?;
+    let files = known.files();
+    if files.is_empty() {
+        return Ok(LayoutReport::without_units(WhyNot::NoRows));
+    }
+    let key = sort_keys(&known, declared).ok();
     let key = key.and_then(|keys| keys.into_iter().next());
     let (ordering, facts) = match key {
         Some(key) => (Some(key.ordering), key.facts),
@@ -248,7 +245,7 @@ fn rows_of(unit: &Unit, groups: Option<&Range<usize>>) -> Option<u64> {
         .as_ref()?
         .row_groups()
         .get(groups?.clone())?;
-    Some(groups.iter().map(sizes::rows).sum())
+    Some(groups.iter().map(|group| group.rows).sum())
 }
 
 fn bytes_of(unit: &Unit, groups: Option<&Range<usize>>) -> u64 {
@@ -258,5 +255,7 @@ fn bytes_of(unit: &Unit, groups: Option<&Range<usize>>) -> u64 {
     }
     let groups = unit.facts.footer.as_ref().zip(groups);
     let groups = groups.and_then(|(footer, groups)| footer.row_groups().get(groups.clone()));
-    groups.map_or(whole, |groups| groups.iter().map(sizes::compressed).sum())
+    groups.map_or(whole, |groups| {
+        groups.iter().map(|group| group.compressed).sum()
+    })
 }

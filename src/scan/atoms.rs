@@ -8,7 +8,6 @@ use super::SortedScan;
 use super::row_groups::cut_to;
 use super::row_ranges::{can_select_rows, row_ranges, select_rows};
 use super::unit::Unit;
-use crate::sizes::decoded;
 
 /// What is read as a whole: a row group or some rows of one, or a file that is not cut.
 pub(super) struct Atom {
@@ -46,10 +45,10 @@ impl Atom {
 impl SortedScan {
     /// The bytes of a unit, decoded if that is known.
     pub(super) fn decoded_bytes(&self, unit: usize) -> u64 {
-        match (&self.units[unit].footer, self.row_groups_of(unit)) {
-            (Some(footer), Some(groups)) => groups
-                .map(|group| decoded(&footer.row_groups()[group]))
-                .sum(),
+        match (&self.units[unit].facts.footer, self.row_groups_of(unit)) {
+            (Some(footer), Some(groups)) => {
+                groups.map(|group| footer.row_groups()[group].decoded).sum()
+            }
             _ => self.file(unit).effective_size(),
         }
     }
@@ -63,16 +62,19 @@ impl SortedScan {
                 bytes: self.decoded_bytes(unit),
             }]
         };
-        let (Some(footer), Some(groups)) = (&self.units[unit].footer, self.row_groups_of(unit))
+        let (Some(footer), Some(groups)) =
+            (&self.units[unit].facts.footer, self.row_groups_of(unit))
         else {
             return whole();
         };
         let mut atoms = vec![];
         for group in groups {
-            let bytes = decoded(&footer.row_groups()[group]);
-            let rows = match can_select_rows(self.file(unit)) {
-                true => row_ranges(footer, group, chunk.bytes, chunk.per_dictionary),
-                false => vec![],
+            let bytes = footer.row_groups()[group].decoded;
+            let rows = match footer.whole() {
+                Some(footer) if can_select_rows(self.file(unit)) => {
+                    row_ranges(footer, group, chunk.bytes, chunk.per_dictionary)
+                }
+                _ => vec![],
             };
             let count = rows.len().max(1) as u64;
             let rows: Vec<_> = match rows.is_empty() {

@@ -12,7 +12,10 @@ use super::unit::Unit;
 impl SortedScan {
     /// Whether byte ranges of a file are in the order of its rows: if its row groups lie as its footer lists them.
     pub(super) fn ranges_are_runs(&self) -> bool {
-        let mut footers = self.units.iter().filter_map(|unit| unit.footer.as_ref());
+        let mut footers = self
+            .units
+            .iter()
+            .filter_map(|unit| unit.facts.footer.as_ref());
         footers.all(|footer| are_ascending(footer.row_groups()))
     }
 
@@ -47,7 +50,7 @@ impl SortedScan {
             .collect::<Result<Vec<_>>>()?;
         placed.sort_unstable_by_key(|(place, _, _)| *place);
         let units = placed.into_iter().map(|(_, unit, file)| {
-            let mut facts = self.units[unit].clone();
+            let mut facts = self.units[unit].facts.clone();
             let groups = facts
                 .footer
                 .as_ref()

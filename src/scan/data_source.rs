@@ -142,7 +142,7 @@ impl DataSource for SortedScan {
         if declared || joined || owned || self.reversed || !self.ranges_are_runs() {
             return Ok(None);
         }
-        let repartitioned = self.file_scan.repartitioned(
+        let repartitioned = self.scan_of_each().repartitioned(
             target_partitions,
             repartition_file_min_size,
             output_ordering,

@@ -5,6 +5,7 @@ mod byte_ranges;
 mod clip;
 mod data_source;
 mod finer;
+mod footer;
 mod grouping;
 mod narrow;
 mod offer;
@@ -21,6 +22,7 @@ mod unit;
 mod unordered_scan;
 
 pub(crate) use finer::Finer;
+pub(crate) use footer::{Footer, RowGroup};
 pub(crate) use grouping::Grouping;
 pub(crate) use narrow::narrow;
 pub(crate) use offer::Offer;

@@ -14,13 +14,13 @@ use crate::proof::{FileView, SortKey};
 
 /// `unit` cut down to the rows whose keys are in `range`.
 ///
-/// It is cut to row groups, and as far as the page index tells, to pages. What is left outside of the range is clipped
+/// It is cut to row groups, and as far as the page index of its `file` tells, to pages. What is left outside of the range is clipped
 /// when it is read.
 pub(crate) fn narrow(
     mut unit: Unit,
     range: &KeyRange,
     key: &SortKey,
-    file: FileView<'_>,
+    file: Option<FileView<'_>>,
     scan: &FileScanConfig,
 ) -> Result<Unit> {
     let bounds = unit
@@ -32,8 +32,8 @@ pub(crate) fn narrow(
     let inexact =
         |statistics: Arc<Statistics>| Arc::new(Statistics::clone(&statistics).to_inexact());
     unit.file.statistics = unit.file.statistics.map(inexact);
-    if let Some(groups) = groups_in(&unit, range, file) {
-        let rows = rows_in(&groups, range, key, file);
+    if let Some(groups) = groups_in(&unit, range) {
+        let rows = file.map_or_else(Vec::new, |file| rows_in(&groups, range, key, file));
         unit = cut_to(unit, groups, scan)?;
         if can_select_rows(&unit.file) && !rows.is_empty() {
             unit = select_rows(unit, &rows);
@@ -44,8 +44,8 @@ pub(crate) fn narrow(
 }
 
 /// The row groups of a unit that may have keys in `range`, if that is known.
-fn groups_in(unit: &Unit, range: &KeyRange, file: FileView<'_>) -> Option<Range<usize>> {
-    let all = file.footer.row_groups();
+fn groups_in(unit: &Unit, range: &KeyRange) -> Option<Range<usize>> {
+    let all = unit.facts.footer.as_ref()?.row_groups();
     if !are_ascending(all) {
         return None;
     }

@@ -17,7 +17,7 @@ use crate::why_not::WhyNot;
 #[derive(Debug)]
 pub(crate) struct Offer {
     /// In key order.
-    pub(crate) units: Vec<Unit>,
+    pub(crate) units: Arc<[Unit]>,
     /// The same units, as the layout sees them.
     pub(crate) layout: Vec<layout::Unit>,
     /// The order of units and rows.
@@ -40,7 +40,7 @@ impl Offer {
         slices.resize(partitions.max(slices.len()), Slice { runs: vec![] });
         let sorted = SortedScan::new(
             scan,
-            self.units.clone(),
+            Arc::clone(&self.units),
             slices,
             vec![self.ordering.clone()],
             self.null_free.clone(),

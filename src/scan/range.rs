@@ -21,7 +21,7 @@ pub(crate) struct InRanges {
 /// All units, uncut.
 #[derive(Debug)]
 pub(crate) struct Whole {
-    pub(crate) units: Vec<Unit>,
+    pub(crate) units: Arc<[Unit]>,
     /// In the order of reading.
     pub(crate) slice: Slice,
 }
@@ -40,7 +40,7 @@ impl SortedScan {
 
     /// How many units have rows that are read by another slice.
     pub(super) fn clipped_units(&self) -> usize {
-        let clips = self.units.iter().filter(|unit| unit.clip.is_some());
+        let clips = self.units.iter().filter(|unit| unit.facts.clip.is_some());
         clips.count()
     }
 
@@ -50,7 +50,10 @@ impl SortedScan {
 
     /// How many columns of the key the ranges are of, if rows have to be clipped.
     pub(super) fn clipped_columns(&self) -> usize {
-        let clips = self.units.iter().filter_map(|unit| unit.clip.as_ref());
+        let clips = self
+            .units
+            .iter()
+            .filter_map(|unit| unit.facts.clip.as_ref());
         clips.map(|clip| clip.columns).max().unwrap_or(0)
     }
 
@@ -61,7 +64,7 @@ impl SortedScan {
         };
         let scan = Self {
             ranges: None,
-            ..self.with_slices(whole.units.clone(), vec![whole.slice.clone()])
+            ..self.with_slices(Arc::clone(&whole.units), vec![whole.slice.clone()])
         };
         scan.with_limit_of_units()
     }
@@ -78,9 +81,7 @@ impl SortedScan {
                     return internal_err!("a scan that can be reversed cannot be when it is whole");
                 };
                 Some(Arc::new(Whole {
-                    units: (0..reversed.units.len())
-                        .map(|unit| reversed.unit(unit))
-                        .collect(),
+                    units: Arc::clone(&reversed.units),
                     slice: reversed.slices[0].clone(),
                 }))
             }

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use datafusion::common::stats::Precision;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::parquet::{
     ParquetAccessPlan, ParquetRowSelection, RowGroupAccess,
@@ -10,7 +9,7 @@ use datafusion::datasource::physical_plan::parquet::{
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
-use super::row_groups::groups_in;
+use super::row_groups::{groups_in, with_statistics_of_some_rows};
 use super::unit::Unit;
 use crate::sizes;
 
@@ -90,8 +89,8 @@ pub(super) fn select_rows(mut unit: Unit, rows: &[(usize, Range<usize>)]) -> Uni
     let Some(footer) = &unit.facts.footer else {
         return unit;
     };
-    let of_group = |group: usize| sizes::rows(footer.row_group(group)) as usize;
-    let mut plan = ParquetAccessPlan::new_none(footer.num_row_groups());
+    let of_group = |group: usize| usize::try_from(footer.row_groups()[group].rows).unwrap_or(0);
+    let mut plan = ParquetAccessPlan::new_none(footer.row_groups().len());
     let mut selected = 0;
     for group in groups_in(footer.row_groups(), unit.file.range.as_ref()) {
         plan.scan(group);
@@ -107,15 +106,8 @@ pub(super) fn select_rows(mut unit: Unit, rows: &[(usize, Range<usize>)]) -> Uni
         // The page index may claim more rows than there are.
         selected -= of_group(*group).saturating_sub(rows.len());
     }
-    // Minima and maxima of the row group hold, but may not be reached.
-    unit.file.statistics = unit.file.statistics.map(|statistics| {
-        let mut statistics = statistics.as_ref().clone().to_inexact();
-        statistics.num_rows = match unit.facts.clip {
-            None => Precision::Exact(selected),
-            Some(_) => Precision::Inexact(selected),
-        };
-        statistics.into()
-    });
+    let is_exact = unit.facts.clip.is_none();
+    unit.file = with_statistics_of_some_rows(unit.file, selected, is_exact);
     unit.file = unit.file.with_extension(plan);
     unit
 }

@@ -116,8 +116,8 @@ impl UnitStream {
 
 impl SliceRuns {
     fn open(&self, unit: usize) -> Result<UnitStream> {
-        let mut stream = self.scan.file_scan.open(unit, Arc::clone(&self.context))?;
-        if let Some(range) = &self.scan.units[unit].clip {
+        let mut stream = self.scan.scan_of(unit).open(0, Arc::clone(&self.context))?;
+        if let Some(range) = &self.scan.units[unit].facts.clip {
             let key = self.scan.merge_key();
             let Some(key) = key.and_then(|key| key.first_columns(range.columns)) else {
                 return internal_err!("the columns to clip by are not projected");
@@ -146,7 +146,7 @@ impl Runs for SliceRuns {
     fn part(&self, run: usize) -> Option<Part<'_>> {
         let run = &self.runs[run];
         let &unit = run.units.get(run.at)?;
-        let bounds = self.scan.units[unit].bounds.as_ref();
+        let bounds = self.scan.units[unit].facts.bounds.as_ref();
         Some(Part {
             place: unit,
             first: self.key.as_ref().and_then(|key| Some(key.first(bounds?))),
@@ -182,7 +182,7 @@ impl Runs for SliceRuns {
 
     fn wait(&mut self, run: usize, cx: &mut Context<'_>) {
         let unit = |run: &Run| run.units.get(run.at).copied();
-        let bounds = |unit: Option<usize>| self.scan.units[unit?].bounds.as_ref();
+        let bounds = |unit: Option<usize>| self.scan.units[unit?].facts.bounds.as_ref();
         let (Some(key), Some(awaited)) = (&self.key, bounds(unit(&self.runs[run]))) else {
             return;
         };

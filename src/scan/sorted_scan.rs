@@ -7,7 +7,6 @@ use arrow::compute::SortOptions;
 use datafusion::common::{Result, SplitPoint, Statistics, internal_err};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
-use datafusion::datasource::source::DataSource;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{
     EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr,
@@ -17,7 +16,7 @@ use super::finer::Finer;
 use super::grouping::Grouping;
 use super::range::InRanges;
 use super::row_groups::{are_ascending, groups_in};
-use super::unit::{Unit, UnitFacts};
+use super::unit::Unit;
 use crate::layout::{Bounds, Slice};
 use crate::merge::MergeKey;
 
@@ -43,11 +42,12 @@ use crate::merge::MergeKey;
 /// [`SortOrderPushdownResult::Exact`]: datafusion::physical_plan::SortOrderPushdownResult::Exact
 #[derive(Debug, Clone)]
 pub struct SortedScan {
-    /// Every unit a file group of its own, and the proved orderings declared.
+    /// How files are read, with the proved orderings declared. It has no files, so that units are shared and not copied
+    /// whenever something of the scan changes.
     pub(super) file_scan: Arc<FileScanConfig>,
-    /// What is known of each unit. The units are numbered in key order.
-    pub(super) units: Arc<[UnitFacts]>,
-    /// The units of each slice, as indices of file groups.
+    /// The units, numbered in key order.
+    pub(super) units: Arc<[Unit]>,
+    /// The units of each slice.
     pub(super) slices: Arc<[Slice]>,
     pub(super) grouping: Grouping,
     /// The indices of table columns of which it is proved that no row is NULL.
@@ -65,26 +65,17 @@ pub struct SortedScan {
     pub(super) finer: Option<Arc<Finer>>,
 }
 
-/// `scan` with each of `units` a file group of its own, and with `orderings` declared.
+/// `scan` without its files, and with `orderings` declared.
 ///
-/// One file a group is what makes the orderings hold in the eyes of [`FileScanConfig`], which would check them by
-/// file statistics that know nothing of NULL and NaN.
-fn one_group_per_unit(
-    scan: &FileScanConfig,
-    units: Vec<Unit>,
-    orderings: Vec<LexOrdering>,
-) -> (FileScanConfig, Vec<UnitFacts>) {
-    let (groups, facts) = units
-        .into_iter()
-        .map(|unit| (file_group(vec![unit.file]), unit.facts))
-        .unzip();
-    let scan = FileScanConfigBuilder::from(scan.clone())
-        .with_file_groups(groups)
+/// With one file a group or none, the orderings hold in the eyes of [`FileScanConfig`], which would check them by file
+/// statistics that know nothing of NULL and NaN.
+fn without_files(scan: &FileScanConfig, orderings: Vec<LexOrdering>) -> FileScanConfig {
+    FileScanConfigBuilder::from(scan.clone())
+        .with_file_groups(vec![])
         .with_output_ordering(orderings)
         .with_output_partitioning(None)
         .with_preserve_order(true)
-        .build();
-    (scan, facts)
+        .build()
 }
 
 /// How many columns at the beginning of `ordering` a scan gives.
@@ -138,17 +129,17 @@ impl SortedScan {
     /// follow from it.
     pub(crate) fn new(
         scan: &FileScanConfig,
-        units: Vec<Unit>,
+        units: impl Into<Arc<[Unit]>>,
         slices: Vec<Slice>,
         orderings: Vec<LexOrdering>,
         null_free: Vec<usize>,
         grouping: Grouping,
     ) -> Self {
-        let (file_scan, facts) = one_group_per_unit(scan, units, orderings);
+        let file_scan = without_files(scan, orderings);
         Self {
             fetch: file_scan.limit,
             file_scan: Arc::new(file_scan),
-            units: facts.into(),
+            units: units.into(),
             slices: slices.into(),
             grouping,
             null_free: null_free.into(),
@@ -158,6 +149,16 @@ impl SortedScan {
             ranges: None,
             finer: None,
         }
+    }
+
+    /// The same slices of the same units, read as `scan` does.
+    pub(crate) fn read_as(&self, scan: &FileScanConfig) -> Self {
+        let file_scan = without_files(scan, self.orderings().to_vec());
+        let scan = Self {
+            fetch: file_scan.limit,
+            ..self.with_file_scan(file_scan)
+        };
+        scan.with_limit_of_units()
     }
 
     /// This scan, with what a sequence of its slices may buffer.
@@ -177,15 +178,13 @@ impl SortedScan {
     }
 
     /// The same scan of other units in other slices, of which nothing is known but that they are in order.
-    pub(super) fn with_slices(&self, units: Vec<Unit>, slices: Vec<Slice>) -> Self {
-        let orderings = self.orderings().to_vec();
-        let (file_scan, facts) = one_group_per_unit(&self.file_scan, units, orderings);
+    pub(super) fn with_slices(&self, units: impl Into<Arc<[Unit]>>, slices: Vec<Slice>) -> Self {
         Self {
-            units: facts.into(),
+            units: units.into(),
             slices: slices.into(),
             ranges: None,
             finer: None,
-            ..self.with_file_scan(file_scan)
+            ..self.clone()
         }
     }
 
@@ -208,7 +207,7 @@ impl SortedScan {
     /// Where the keys of the first unit of a slice of one run lie: none of its rows comes before, in the order of reading.
     pub(crate) fn first_bounds(&self, slice: usize) -> Option<Bounds> {
         let first = *self.slices.get(slice)?.runs.first()?.first()?;
-        self.units[first].bounds.clone()
+        self.units[first].facts.bounds.clone()
     }
 
     /// Where one slice ends and the next begins, if each owns a range of the key: the declared range partitioning.
@@ -224,27 +223,38 @@ impl SortedScan {
 
     /// The files of each slice, in the order they are read, or if it has several runs, run after run.
     pub fn slices(&self) -> impl Iterator<Item = impl Iterator<Item = &PartitionedFile>> {
-        let files = |unit: &usize| self.file_scan.file_groups[*unit].iter();
+        let file = |unit: &usize| self.file(*unit);
         self.slices
             .iter()
-            .map(move |slice| slice.runs.iter().flatten().flat_map(files))
+            .map(move |slice| slice.runs.iter().flatten().map(file))
     }
 
     pub(super) fn unit(&self, unit: usize) -> Unit {
-        Unit {
-            file: self.file(unit).clone(),
-            facts: self.units[unit].clone(),
-        }
+        self.units[unit].clone()
     }
 
     pub(super) fn file(&self, unit: usize) -> &PartitionedFile {
-        // Every unit is a file group of its own.
-        &self.file_scan.file_groups[unit].files()[0]
+        &self.units[unit].file
+    }
+
+    /// The scan of one unit, which is its only partition.
+    pub(super) fn scan_of(&self, unit: usize) -> FileScanConfig {
+        let file = self.file(unit).clone();
+        self.builder()
+            .with_file_groups(vec![file_group(vec![file])])
+            .build()
+    }
+
+    /// The scan of each unit by itself, which are its partitions.
+    pub(super) fn scan_of_each(&self) -> FileScanConfig {
+        let files = self.units.iter().map(|unit| unit.file.clone());
+        let groups = files.map(|file| file_group(vec![file]));
+        self.builder().with_file_groups(groups.collect()).build()
     }
 
     /// The row groups that are read of a unit, if it can be cut at each.
     pub(super) fn row_groups_of(&self, unit: usize) -> Option<Range<usize>> {
-        let footer = self.units[unit].footer.as_ref()?;
+        let footer = self.units[unit].facts.footer.as_ref()?;
         let all = footer.row_groups();
         are_ascending(all).then(|| groups_in(all, self.file(unit).range.as_ref()))
     }
@@ -319,19 +329,30 @@ impl SortedScan {
         Ok(properties.project(&mapping, self.file_scan.projected_schema()?))
     }
 
+    /// The statistics of a unit, of the columns that are projected.
+    fn unit_statistics(&self, unit: usize) -> Result<Statistics> {
+        let schema = self.file_scan.projected_schema()?;
+        let projection = self.file_scan.file_source().projection();
+        match (&self.file(unit).statistics, projection) {
+            (None, _) => Ok(Statistics::new_unknown(&schema)),
+            (Some(statistics), None) => Ok(statistics.as_ref().clone()),
+            (Some(statistics), Some(projection)) => {
+                projection.project_statistics(statistics.as_ref().clone(), &schema)
+            }
+        }
+    }
+
     /// The statistics of the units of a slice, if there were no limit.
     pub(super) fn slice_statistics(&self, slice: usize) -> Result<Statistics> {
         let Some(units) = self.slices.get(slice) else {
             return internal_err!("slice {slice} of {}", self.slices.len());
         };
+        let units = units.runs.iter().flatten();
         let units = units
-            .runs
-            .iter()
-            .flatten()
-            .map(|&unit| self.file_scan.partition_statistics(Some(unit)))
+            .map(|&unit| self.unit_statistics(unit))
             .collect::<Result<Vec<_>>>()?;
         let schema = self.file_scan.projected_schema()?;
-        let statistics = Statistics::try_merge_iter(units.iter().map(Arc::as_ref), &schema)?;
+        let statistics = Statistics::try_merge_iter(&units, &schema)?;
         // A file scan says this of all its partitions, but not of each.
         let filtered = self.file_scan.file_source().filter().is_some();
         Ok(if filtered {

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::datasource::listing::PartitionedFile;
-use parquet::file::metadata::ParquetMetaData;
 
+use super::footer::Footer;
 use crate::layout::{Bounds, KeyRange};
 use crate::proof::GroupBounds;
 
@@ -20,7 +20,7 @@ pub(crate) struct Unit {
 #[derive(Debug, Clone)]
 pub(crate) struct UnitFacts {
     /// The footer of the file, if it is Parquet.
-    pub(crate) footer: Option<Arc<ParquetMetaData>>,
+    pub(crate) footer: Option<Footer>,
     /// Where the keys of its rows lie, in the first ordering of the scan.
     pub(crate) bounds: Option<Bounds>,
     /// The same for each row group of the file that has rows, as far as that is known.

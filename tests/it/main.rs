@@ -3,6 +3,7 @@
 mod answers;
 mod contradictions;
 mod layout;
+mod many_files;
 mod overlap;
 mod plans;
 mod ranges;

@@ -49,6 +49,11 @@ impl WatchedStore {
         *self.fault.lock().unwrap() = Some((name.to_string(), fault));
     }
 
+    /// From now on, nothing goes wrong.
+    pub(crate) fn heal(&self) {
+        *self.fault.lock().unwrap() = None;
+    }
+
     /// What has been read since this was last asked: names of files, and bytes.
     pub(crate) fn take_reads(&self) -> Vec<(String, u64)> {
         let reads = std::mem::take(&mut *self.reads.lock().unwrap());

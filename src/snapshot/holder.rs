@@ -1,0 +1,157 @@
+//! The snapshot that a table holds.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use datafusion::catalog::Session;
+use datafusion::common::Result;
+use datafusion::datasource::listing::ListingTable;
+use object_store::ObjectStore;
+
+use super::listing::{Listed, list, sorted};
+use super::{Indexer, Snapshot, build};
+
+/// The newest snapshot of a table. Queries share it as long as the listing stays the same.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    held: Mutex<Option<Held>>,
+    /// Held while a snapshot is built, so that queries at the same time do not read the same footers.
+    building: tokio::sync::Mutex<()>,
+    /// How often the listing has been found to be out of date.
+    invalidated: AtomicU64,
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    snapshot: Arc<Snapshot>,
+    /// Where its files are. The same path in another store is another file.
+    store: Arc<dyn ObjectStore>,
+    /// When its files were listed, unless that is known to be out of date.
+    listed: Option<Instant>,
+}
+
+impl Snapshots {
+    /// The snapshot of the files of `table` as they are now, or were within the last `ttl`.
+    ///
+    /// # Errors
+    /// If the files cannot be listed, or a footer cannot be read. Then the next query tries again.
+    pub(crate) async fn current(
+        &self,
+        session: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        table: &ListingTable,
+        indexer: &Indexer,
+        ttl: Option<Duration>,
+    ) -> Result<Arc<Snapshot>> {
+        if let Some(snapshot) = self.listed_within(store, ttl) {
+            return Ok(snapshot);
+        }
+        let invalidated = self.invalidated.load(Ordering::Acquire);
+        let now = Instant::now();
+        let listing = list(session, store.as_ref(), table).await?;
+        self.of_listing_at(store, listing, indexer, now, invalidated)
+            .await
+    }
+
+    /// The snapshot of the files that a query has listed by itself; `is_whole` if these are all of the table.
+    pub(crate) async fn of_listing(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        listing: Vec<Listed>,
+        indexer: &Indexer,
+        is_whole: bool,
+    ) -> Result<Arc<Snapshot>> {
+        let listing = sorted(listing);
+        if !is_whole {
+            let known = self.of_store(store);
+            return Ok(Arc::new(build(indexer, listing, known.as_deref()).await?));
+        }
+        // When they were listed is not known.
+        let invalidated = u64::MAX;
+        self.of_listing_at(store, listing, indexer, Instant::now(), invalidated)
+            .await
+    }
+
+    async fn of_listing_at(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        listing: Vec<Listed>,
+        indexer: &Indexer,
+        now: Instant,
+        invalidated: u64,
+    ) -> Result<Arc<Snapshot>> {
+        if let Some(snapshot) = self.listed_again(store, &listing, now, invalidated) {
+            return Ok(snapshot);
+        }
+        let _building = self.building.lock().await;
+        // It may be what another query was building.
+        if let Some(snapshot) = self.listed_again(store, &listing, now, invalidated) {
+            return Ok(snapshot);
+        }
+        let known = self.of_store(store);
+        let snapshot = build(indexer, listing, known.as_deref()).await?;
+        let snapshot = Arc::new(snapshot);
+        let mut held = self.lock();
+        // Looked at while it is locked, so that what is invalidated after that is seen.
+        let is_current = self.invalidated.load(Ordering::Acquire) == invalidated;
+        *held = Some(Held {
+            snapshot: Arc::clone(&snapshot),
+            store: Arc::clone(store),
+            listed: is_current.then_some(now),
+        });
+        drop(held);
+        Ok(snapshot)
+    }
+
+    /// Makes the next query list the files. What is known of files that have not changed stays.
+    pub(crate) fn invalidate(&self) {
+        self.invalidated.fetch_add(1, Ordering::AcqRel);
+        if let Some(held) = self.lock().as_mut() {
+            held.listed = None;
+        }
+    }
+
+    /// The snapshot of files in `store`, whether it is out of date or not.
+    pub(crate) fn of_store(&self, store: &Arc<dyn ObjectStore>) -> Option<Arc<Snapshot>> {
+        let held = self.lock();
+        let held = held
+            .as_ref()
+            .filter(|held| Arc::ptr_eq(&held.store, store))?;
+        Some(Arc::clone(&held.snapshot))
+    }
+
+    fn listed_within(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        ttl: Option<Duration>,
+    ) -> Option<Arc<Snapshot>> {
+        let listed = self.lock().as_ref()?.listed?;
+        (listed.elapsed() < ttl?).then(|| self.of_store(store))?
+    }
+
+    /// The snapshot that is held, if it is of `listing`, which was taken at `now`.
+    fn listed_again(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        listing: &[Listed],
+        now: Instant,
+        invalidated: u64,
+    ) -> Option<Arc<Snapshot>> {
+        let snapshot = self
+            .of_store(store)
+            .filter(|snapshot| snapshot.is_of(listing))?;
+        if let Some(held) = self.lock().as_mut()
+            && Arc::ptr_eq(&held.snapshot, &snapshot)
+            && self.invalidated.load(Ordering::Acquire) == invalidated
+        {
+            held.listed = held.listed.max(Some(now));
+        }
+        Some(snapshot)
+    }
+
+    // Nothing that could panic happens while it is locked.
+    fn lock(&self) -> MutexGuard<'_, Option<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,250 @@
+//! What a snapshot knows of a file.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::{Result, ScalarValue, Statistics};
+use datafusion::datasource::listing::helpers::parse_partitions_for_path;
+use datafusion::datasource::listing::{ListingTable, ListingTableUrl};
+use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use object_store::ObjectMeta;
+use parquet::file::metadata::ParquetMetaData;
+
+use super::listing::Listed;
+use crate::footers::{FooterReader, arrow_schema, unreadable};
+use crate::proof::{ColumnRange, FileView, KeyFacts, SortKey, claimed_order};
+use crate::scan::RowGroup;
+
+/// A version of a file, and what its footer proves. It is kept small: a table may have a hundred thousand.
+#[derive(Debug)]
+pub(crate) struct KnownFile {
+    pub(crate) meta: ObjectMeta,
+    /// Which of the paths of the table it is under.
+    pub(crate) path: usize,
+    pub(crate) partition_values: Arc<[ScalarValue]>,
+    pub(crate) row_groups: Arc<[RowGroup]>,
+    /// The order that its footer claims. Only looked at if the table declares none.
+    claimed: Arc<[PhysicalSortExpr]>,
+    /// The orders of which something is known: those that the table declares, or that the footer claims.
+    orders: Arc<[LexOrdering]>,
+    /// What is known of each of these.
+    facts: Box<[KeyFacts]>,
+}
+
+impl KnownFile {
+    pub(crate) fn rows(&self) -> u64 {
+        self.row_groups.iter().map(|group| group.rows).sum()
+    }
+
+    /// The order that the footer claims.
+    pub(crate) fn claimed(&self) -> &[PhysicalSortExpr] {
+        &self.claimed
+    }
+
+    /// What the footer proves of `ordering`, which is one that the table declares, the beginning of one that the footer
+    /// claims, or some columns of one of these.
+    pub(crate) fn facts(&self, ordering: &LexOrdering) -> KeyFacts {
+        let known = || self.orders.iter().zip(&self.facts);
+        if let Some((_, facts)) = known().find(|(order, _)| *order == ordering) {
+            return facts.clone();
+        }
+        let of_columns: Vec<_> = known()
+            .filter_map(|(order, facts)| Some(facts.of_columns(&places_in(ordering, order)?)))
+            .collect();
+        let known = of_columns.iter().position(|facts| facts.bounds.is_ok());
+        of_columns
+            .into_iter()
+            .nth(known.unwrap_or(0))
+            .unwrap_or_else(|| KeyFacts::unknown("its footer was not looked at for this order"))
+    }
+
+    /// Shares what files have in common.
+    pub(super) fn share_with(&mut self, other: &Self) {
+        if self.orders == other.orders {
+            self.orders = Arc::clone(&other.orders);
+        }
+        if self.claimed == other.claimed {
+            self.claimed = Arc::clone(&other.claimed);
+        }
+        if self.partition_values == other.partition_values {
+            self.partition_values = Arc::clone(&other.partition_values);
+        }
+    }
+}
+
+/// The places of the columns of `ordering` in `order`, if they come in its order.
+fn places_in(ordering: &LexOrdering, order: &LexOrdering) -> Option<Vec<usize>> {
+    let mut sorts = order.iter().enumerate();
+    ordering
+        .iter()
+        .map(|sort| sorts.find(|(_, other)| *other == sort).map(|(at, _)| at))
+        .collect()
+}
+
+/// A file whose footer has been read.
+pub(super) struct ReadFile {
+    pub(super) known: KnownFile,
+    /// Of the columns of files, as DataFusion sees them.
+    pub(super) statistics: Statistics,
+    pub(super) ranges: Vec<(usize, ColumnRange)>,
+    pub(super) footer: Arc<ParquetMetaData>,
+}
+
+/// Looks at the files of a table.
+#[derive(Clone)]
+pub(crate) struct Indexer {
+    pub(super) reader: FooterReader,
+    pub(super) table: TableSchema,
+    paths: Arc<[ListingTableUrl]>,
+    partition_columns: Arc<[(String, DataType)]>,
+    /// The orders that the table declares, if any.
+    declared: Arc<[LexOrdering]>,
+    /// Their keys; or why nothing can be proved of them.
+    keys: Arc<[Result<SortKey, String>]>,
+    /// Whether an expression adapter of the user's decides what the columns of a file become.
+    custom_adapter: bool,
+}
+
+impl Indexer {
+    pub(crate) fn new(
+        reader: FooterReader,
+        listing: &ListingTable,
+        table: TableSchema,
+        declared: Vec<LexOrdering>,
+        custom_adapter: bool,
+    ) -> Self {
+        let keys = declared.iter().map(|order| SortKey::try_new(order, &table));
+        Self {
+            reader,
+            keys: keys.collect(),
+            table,
+            paths: listing.table_paths().to_vec().into(),
+            partition_columns: listing.options().table_partition_cols.clone().into(),
+            declared: declared.into(),
+            custom_adapter,
+        }
+    }
+
+    /// # Errors
+    /// If the footer cannot be read, naming the file.
+    pub(super) async fn read(self, listed: Listed) -> Result<ReadFile> {
+        let footer = self.reader.read(listed.meta.clone()).await?;
+        let Listed { meta, path } = listed;
+        let partition_values = self.partition_values(&meta, path)?;
+        match self.look_at(&footer, &partition_values) {
+            Ok((row_groups, proved, statistics)) => Ok(ReadFile {
+                known: KnownFile {
+                    meta,
+                    path,
+                    partition_values,
+                    row_groups,
+                    claimed: proved.claimed.into(),
+                    orders: proved.orders,
+                    facts: proved.facts.into(),
+                },
+                statistics,
+                ranges: proved.ranges,
+                footer,
+            }),
+            Err(e) => Err(unreadable(&meta, e)),
+        }
+    }
+
+    fn look_at(
+        &self,
+        footer: &ParquetMetaData,
+        partition_values: &[ScalarValue],
+    ) -> Result<(Arc<[RowGroup]>, Proved, Statistics)> {
+        let schema = arrow_schema(footer)?;
+        let file = FileView {
+            footer,
+            schema: &schema,
+            partition_values,
+            custom_adapter: self.custom_adapter,
+        };
+        let proved = if !self.declared.is_empty() {
+            self.declared_orders(file)
+        } else if self.custom_adapter {
+            Proved::default()
+        } else {
+            self.claimed_orders(file)
+        };
+        let statistics =
+            DFParquetMetadata::statistics_from_parquet_metadata(footer, self.table.file_schema())?;
+        Ok((RowGroup::all(footer), proved, statistics))
+    }
+
+    fn declared_orders(&self, file: FileView<'_>) -> Proved {
+        let mut proved = Proved {
+            orders: Arc::clone(&self.declared),
+            ..Default::default()
+        };
+        for key in self.keys.iter() {
+            proved.look_at(key.as_ref(), file);
+        }
+        proved
+    }
+
+    /// What the footer proves of the order that it claims, and if that is not known, of the beginnings of that order.
+    fn claimed_orders(&self, file: FileView<'_>) -> Proved {
+        let claimed = claimed_order(file.footer, file.schema, &self.table);
+        let mut proved = Proved::default();
+        let mut orders = vec![];
+        for len in (1..=claimed.len()).rev() {
+            let known = proved.facts.last().map(|facts| facts.bounds.is_ok());
+            if known != Some(true)
+                && let Some(order) = LexOrdering::new(claimed[..len].to_vec())
+            {
+                proved.look_at(SortKey::try_new(&order, &self.table).as_ref(), file);
+                orders.push(order);
+            }
+        }
+        proved.claimed = claimed;
+        proved.orders = orders.into();
+        proved
+    }
+
+    /// The values of the partition columns, which the path of a file says.
+    fn partition_values(&self, file: &ObjectMeta, path: usize) -> Result<Arc<[ScalarValue]>> {
+        if self.partition_columns.is_empty() {
+            return Ok(Arc::new([]));
+        }
+        let names = self.partition_columns.iter().map(|(name, _)| name.as_str());
+        let values = self
+            .paths
+            .get(path)
+            .and_then(|path| parse_partitions_for_path(path, &file.location, names));
+        values
+            .into_iter()
+            .flatten()
+            .zip(self.partition_columns.iter())
+            .map(|(value, (_, data_type))| {
+                ScalarValue::try_from_string(value.into_owned(), data_type)
+            })
+            .collect()
+    }
+}
+
+/// What a footer proves of some orders.
+#[derive(Default)]
+struct Proved {
+    claimed: Vec<PhysicalSortExpr>,
+    orders: Arc<[LexOrdering]>,
+    facts: Vec<KeyFacts>,
+    ranges: Vec<(usize, ColumnRange)>,
+}
+
+impl Proved {
+    fn look_at(&mut self, key: Result<&SortKey, &String>, file: FileView<'_>) {
+        self.facts.push(match key {
+            Ok(key) => {
+                let of_key = key.ranges(file);
+                self.ranges.extend(of_key);
+                key.facts(file)
+            }
+            Err(why) => KeyFacts::unknown(why.as_str()),
+        });
+    }
+}
