@@ -39,7 +39,8 @@ pub(crate) struct Arrangement<'a> {
 pub(crate) struct InSlices {
     pub(crate) parts: Parts,
     pub(crate) slices: Vec<Slice>,
-    pub(crate) ranges: Option<Ranges>,
+    /// How they own ranges of the key, or why they do not.
+    pub(crate) ranges: Result<Ranges, String>,
     pub(crate) grouping: Grouping,
     /// How many columns of the key they are in order of.
     pub(crate) columns: usize,
@@ -66,7 +67,7 @@ impl Arrangement<'_> {
                     Ok(slices) => InSlices {
                         parts,
                         slices,
-                        ranges: None,
+                        ranges: Err("the partitioning is declared".into()),
                         grouping: Grouping::Declared(partitioning.clone()),
                         columns: keys[0].ordering.len(),
                     },
@@ -127,16 +128,20 @@ impl Arrangement<'_> {
                     .map(|obstacle| Arc::new(why_not(obstacle))),
             },
         };
-        if grouping.is_in_key_order()
-            && let Ok((parts, slices, ranges)) = self.in_ranges(key, &parts)
-        {
-            return Ok(InSlices {
-                parts,
-                slices,
-                ranges: Some(ranges),
-                grouping,
-                columns: key.ordering.len(),
-            });
+        let mut why_no_ranges = "slices are not in order of the key".into();
+        if grouping.is_in_key_order() {
+            match self.in_ranges(key, &parts) {
+                Ok((parts, slices, ranges)) => {
+                    return Ok(InSlices {
+                        parts,
+                        slices,
+                        ranges: Ok(ranges),
+                        grouping,
+                        columns: key.ordering.len(),
+                    });
+                }
+                Err(why) => why_no_ranges = why,
+            }
         }
         let slices = layout
             .slices
@@ -146,7 +151,7 @@ impl Arrangement<'_> {
         Ok(InSlices {
             parts,
             slices,
-            ranges: None,
+            ranges: Err(why_no_ranges),
             grouping,
             columns: key.ordering.len(),
         })
@@ -194,7 +199,7 @@ impl Arrangement<'_> {
             slices,
             grouping,
             columns,
-            ..
+            ranges: owned,
         } = in_slices;
         // The first key holds by the making of the slices.
         let mut further = keys.split_off(1);
@@ -227,8 +232,12 @@ impl Arrangement<'_> {
             })
             .collect();
         let mut sorted = SortedScan::new(self.scan, units, slices, orderings, null_free, grouping);
-        if let Some(ranges) = ranges {
-            sorted = sorted.with_ranges(ranges);
+        match (ranges, owned) {
+            (Some(ranges), _) => sorted = sorted.with_ranges(ranges),
+            (None, Err(why)) if self.planner.split_points.is_some() => {
+                sorted = sorted.without_ranges(why.into());
+            }
+            (None, _) => {}
         }
         if let Some(finer) = finer {
             sorted = sorted.with_finer(finer);

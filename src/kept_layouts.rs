@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use datafusion::common::{SplitPoint, Statistics};
+use datafusion::common::Statistics;
 use datafusion::datasource::physical_plan::FileGroup;
 
 use crate::config::SortedListingConfig;
 use crate::scan::{Offer, SortedScan};
+use crate::split_points::GivenPoints;
 use crate::why_not::WhyNot;
 
 /// How many files the layouts have together that a snapshot keeps. Larger ones are made for each query.
@@ -17,7 +18,7 @@ const MOST_FILES: usize = 65_536;
 #[derive(Debug, PartialEq)]
 pub(crate) struct LayoutKey {
     pub(crate) config: SortedListingConfig,
-    pub(crate) split_points: Option<Vec<SplitPoint>>,
+    pub(crate) split_points: Option<GivenPoints>,
     pub(crate) target_partitions: usize,
     pub(crate) collects_statistics: bool,
     /// Those of the columns that may be of a key which the query reads.

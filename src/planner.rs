@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::catalog::{ScanArgs, Session, TableProvider};
-use datafusion::common::{
-    DataFusionError, Result, SplitPoint, internal_datafusion_err, project_schema,
-};
+use datafusion::common::{DataFusionError, Result, internal_datafusion_err, project_schema};
 use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
@@ -26,6 +24,7 @@ use crate::scan::{Offer, SortedScan, UnorderedScan};
 use crate::scan_files::ScanFiles;
 use crate::select::{Selection, split};
 use crate::snapshot::{Indexer, Listed, Snapshot, Snapshots};
+use crate::split_points::GivenPoints;
 use crate::statistics::without_doubtful;
 use crate::why_not::WhyNot;
 
@@ -35,7 +34,7 @@ pub(crate) struct Planner<'a> {
     pub(crate) table: &'a ListingTable,
     pub(crate) config: &'a SortedListingConfig,
     /// Where slices are to be cut, if the user has a say.
-    pub(crate) split_points: Option<&'a [SplitPoint]>,
+    pub(crate) split_points: Option<GivenPoints>,
     pub(crate) snapshots: &'a Snapshots,
     /// Whether an expression adapter of the user's decides what the columns of a file become.
     pub(crate) custom_adapter: bool,
@@ -251,7 +250,7 @@ impl Planner<'_> {
         key_columns.sort_unstable();
         LayoutKey {
             config: self.config.clone(),
-            split_points: self.split_points.map(<[_]>::to_vec),
+            split_points: self.split_points.clone(),
             target_partitions: self.session.config().target_partitions(),
             collects_statistics: self.session.config().collect_statistics(),
             key_columns,

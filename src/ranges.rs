@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{Result, SplitPoint};
+use datafusion::common::{DataFusionError, Result, SplitPoint};
 use datafusion::physical_expr::{LexOrdering, RangePartitioning};
 
 use crate::arrange::{Arrangement, InSlices};
@@ -37,8 +37,9 @@ impl Arrangement<'_> {
         }
         let run = run_order(&parts.units).map_err(|_| "units overlap, or have no bounds")?;
         let sort_key = self.scan_files.sort_key(&key.ordering)?;
-        let cuts = match self.planner.split_points {
-            Some(points) => cuts_at(points, &sort_key)?,
+        let cuts = match &self.planner.split_points {
+            Some(Ok(points)) => cuts_at(points, &sort_key)?,
+            Some(Err(why)) => return Err(why.to_string()),
             None => self.balanced_cuts(key, parts, &run)?,
         };
         let partitioning = self.partitioning_of(key, parts, &cuts, &sort_key)?;
@@ -68,10 +69,14 @@ impl Arrangement<'_> {
 
     fn balanced_cuts(&self, key: &Sorted, parts: &Parts, run: &[usize]) -> Result<Cuts, String> {
         let target = self.planner.session.config().target_partitions();
-        let columns = projected_columns(self.scan, &key.ordering);
-        if columns == 0 {
+        // Columns of one value need not be read to tell slices apart.
+        let constant = constant_columns(parts).min(key.ordering.len() - 1);
+        let varying = LexOrdering::new(key.ordering[constant..].to_vec());
+        let projected = varying.map_or(0, |varying| projected_columns(self.scan, &varying));
+        if projected == 0 {
             return Err("the query does not read the first column of the order".into());
         }
+        let columns = constant + projected;
         Cuts::of_run(&parts.units, run, columns, target).ok_or_else(|| {
             format!(
                 "there are no {target} slices of about the same size of which none shares a value with the next, \
@@ -88,22 +93,15 @@ impl Arrangement<'_> {
         cuts: &Cuts,
         sort_key: &SortKey,
     ) -> Result<RangePartitioning, String> {
-        let bounds: Vec<_> = parts
-            .units
-            .iter()
-            .filter_map(|unit| unit.bounds.as_ref())
-            .collect();
-        let constant = match self.planner.split_points {
+        let constant = match &self.planner.split_points {
             Some(_) => 0,
-            None => Bounds::constant_columns(&bounds).min(cuts.columns() - 1),
+            None => constant_columns(parts).min(cuts.columns() - 1),
         };
         let ordering = LexOrdering::new(key.ordering[constant..cuts.columns()].to_vec())
             .ok_or("slices are not cut by any column")?;
-        let points = cuts.keys().iter().map(|cut| {
-            let values = sort_key.values(cut)?;
-            Ok(SplitPoint::new(values[constant..].to_vec()))
-        });
-        let points = points.collect::<Result<Vec<_>, String>>()?;
+        let points = split_points(cuts, sort_key)?;
+        let varying = |point: &SplitPoint| SplitPoint::new(point.values()[constant..].to_vec());
+        let points = points.iter().map(varying).collect();
         RangePartitioning::try_new(ordering, points).map_err(|e| e.strip_backtrace())
     }
 
@@ -116,7 +114,7 @@ impl Arrangement<'_> {
         let units = in_slices
             .parts
             .scan_units(self.files, &key.facts, self.scan)?;
-        let Some(ranges) = &in_slices.ranges else {
+        let Ok(ranges) = &in_slices.ranges else {
             return Ok((units, None));
         };
         let (parts, slices) = (&in_slices.parts, &in_slices.slices);
@@ -135,12 +133,28 @@ impl Arrangement<'_> {
                 slice: slice.clone(),
             })),
         };
+        let points = split_points(&ranges.cuts, &ranges.key).map_err(DataFusionError::Internal)?;
         let in_ranges = InRanges {
             partitioning: Arc::new(ranges.partitioning.clone()),
+            points: points.into(),
             whole,
         };
         Ok((units, Some(in_ranges)))
     }
+}
+
+/// The columns at the beginning of the key that have one value in all of `parts`.
+fn constant_columns(parts: &Parts) -> usize {
+    let bounds = parts.units.iter().filter_map(|unit| unit.bounds.as_ref());
+    Bounds::constant_columns(&bounds.collect::<Vec<_>>())
+}
+
+/// `cuts` by values of the table.
+fn split_points(cuts: &Cuts, key: &SortKey) -> Result<Vec<SplitPoint>, String> {
+    let points = cuts.keys().iter();
+    points
+        .map(|cut| Ok(SplitPoint::new(key.values(cut)?)))
+        .collect()
 }
 
 /// Cuts at the split points that a user gave.
@@ -148,6 +162,10 @@ fn cuts_at(points: &[SplitPoint], key: &SortKey) -> Result<Cuts, String> {
     let columns = points.first().map_or(0, |point| point.values().len());
     if columns == 0 {
         return Err("there are no split points, or they have no values".into());
+    }
+    if key.has_float(columns) {
+        // In the order of the key `-0.0` comes before `0.0`, but DataFusion groups and joins them as equal.
+        return Err("split points are of floats".into());
     }
     let keys = points.iter().map(|point| {
         if point.values().len() != columns {

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use datafusion::catalog::{ScanArgs, Session, TableProvider};
-use datafusion::common::{Result, SplitPoint, TableReference, plan_err};
+use datafusion::common::{Result, SplitPoint, TableReference};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::session_state::SessionState;
 
 use crate::planner::Planner;
 use crate::scan::SortedScan;
 use crate::table::SortedListingTable;
+
+/// The points that a user wants a table to be cut at, or why they are not known.
+pub(crate) type GivenPoints = Result<Arc<[SplitPoint]>, Arc<str>>;
 
 /// Where the slices of a table, read whole, are cut; `None` if they own no ranges of the key.
 pub(crate) async fn split_points_of(planner: Planner<'_>) -> Result<Option<Vec<SplitPoint>>> {
@@ -19,26 +22,44 @@ pub(crate) async fn split_points_of(planner: Planner<'_>) -> Result<Option<Vec<S
     Ok(scan.and_then(SortedScan::split_points))
 }
 
-/// Where the slices of the sorted table `name` are cut.
+/// Where the slices of the sorted table `name` are cut, or of the one that this takes its points from.
 ///
-/// # Errors
-/// If there is no such table, or it is not a sorted one.
-pub(crate) async fn split_points_from(
-    session: &dyn Session,
-    name: &str,
-) -> Result<Option<Vec<SplitPoint>>> {
-    let option = "sorted_listing.split_points_from";
-    let Some(session_state) = session.as_any().downcast_ref::<SessionState>() else {
-        return plan_err!("{option} needs a session of DataFusion's to find '{name}' in");
+/// That it cannot be told is no error: a query must not fail for an optimisation.
+pub(crate) async fn split_points_from(session: &dyn Session, name: &str) -> GivenPoints {
+    let mut names = vec![name.to_owned()];
+    loop {
+        let name = &names[names.len() - 1];
+        let table = table_of(session, name).await?;
+        let provider: &dyn TableProvider = Arc::as_ref(&table);
+        let Some(sorted) = provider.downcast_ref::<SortedListingTable>() else {
+            return Err(format!("the table '{name}' is not a sorted one").into());
+        };
+        match sorted.takes_points_from(session) {
+            // Of tables that take points from each other, the one that comes up again has its own.
+            Some(next) if !names.contains(&next) => names.push(next),
+            _ => {
+                let points = sorted.own_split_points(session).await;
+                let points = points.map_err(|e| Arc::from(e.strip_backtrace()))?;
+                return match points {
+                    Some(points) => Ok(points.into()),
+                    None => Err(format!("the slices of '{name}' own no ranges of the key").into()),
+                };
+            }
+        }
+    }
+}
+
+async fn table_of(session: &dyn Session, name: &str) -> Result<Arc<dyn TableProvider>, Arc<str>> {
+    let Some(session) = session.as_any().downcast_ref::<SessionState>() else {
+        return Err("tables can be found in a session of DataFusion's only".into());
     };
     let reference = TableReference::from(name);
-    let schema = session_state.schema_for_ref(reference.clone())?;
-    let Some(table) = schema.table(reference.table()).await? else {
-        return plan_err!("{option} names the table '{name}', which does not exist");
-    };
-    let table: &dyn TableProvider = Arc::as_ref(&table);
-    match table.downcast_ref::<SortedListingTable>() {
-        Some(sorted) => sorted.split_points(session).await,
-        None => plan_err!("{option} names the table '{name}', which is not a sorted one"),
+    let missing = || Arc::from(format!("there is no table '{name}'"));
+    let schema = session
+        .schema_for_ref(reference.clone())
+        .map_err(|_| missing())?;
+    match schema.table(reference.table()).await {
+        Ok(table) => table.ok_or_else(missing),
+        Err(e) => Err(e.strip_backtrace().into()),
     }
 }

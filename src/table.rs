@@ -24,7 +24,7 @@ use crate::invalidating_sink::invalidating;
 use crate::planner::Planner;
 use crate::report::{LayoutReport, survey};
 use crate::snapshot::Snapshots;
-use crate::split_points::{split_points_from, split_points_of};
+use crate::split_points::{GivenPoints, split_points_from, split_points_of};
 use crate::why_not::WhyNot;
 
 /// A table of files that behaves like one sorted table: DataFusion's [`ListingTable`] with its order proved.
@@ -68,7 +68,7 @@ pub struct SortedListingTable {
     /// Single options on top, by name without prefix.
     overrides: BTreeMap<String, String>,
     /// Where slices are to be cut.
-    split_points: Option<Vec<SplitPoint>>,
+    split_points: Option<Arc<[SplitPoint]>>,
     /// Why the last scan was unordered, so that the log says it once.
     logged: Mutex<Option<Arc<WhyNot>>>,
     snapshots: Arc<Snapshots>,
@@ -142,25 +142,67 @@ impl SortedListingTable {
     /// clipped where a file reaches across a point. Where the order or the bounds of files are not proved, or the
     /// points do not suit the order, slices are not cut by them.
     pub fn with_split_points(mut self, points: Vec<SplitPoint>) -> Self {
-        self.split_points = Some(points);
+        self.split_points = Some(points.into());
         self
     }
 
     /// The points at which the slices of the whole table are cut, to be shared with other tables; `None` if slices do
     /// not own ranges of the key, or there is one only.
     ///
-    /// Those are the points given to [`with_split_points`](Self::with_split_points), or else the ones that the files and
-    /// the session's `target_partitions` lead to.
+    /// Those are the points given to [`with_split_points`](Self::with_split_points), or those of the table that it takes
+    /// them from, if slices can be cut there, or else the ones that the files and the session's `target_partitions` lead
+    /// to.
     ///
     /// # Errors
     /// If the files cannot be listed, or a footer cannot be read.
     pub async fn split_points(&self, session: &dyn Session) -> Result<Option<Vec<SplitPoint>>> {
-        if let Some(points) = &self.split_points {
-            return Ok(Some(points.clone()));
-        }
         let config = self.config(session)?;
+        let given = self.given_points(session, &config).await;
+        self.split_points_given(session, &config, given).await
+    }
+
+    /// The same, whatever other table the points are to be taken from.
+    pub(crate) async fn own_split_points(
+        &self,
+        session: &dyn Session,
+    ) -> Result<Option<Vec<SplitPoint>>> {
+        let config = self.config(session)?;
+        let given = self.split_points.clone().map(Ok);
+        self.split_points_given(session, &config, given).await
+    }
+
+    async fn split_points_given(
+        &self,
+        session: &dyn Session,
+        config: &SortedListingConfig,
+        split_points: Option<GivenPoints>,
+    ) -> Result<Option<Vec<SplitPoint>>> {
         let listing = self.listing_for(session);
-        split_points_of(self.planner(session, &listing, &config)).await
+        let planner = Planner {
+            split_points,
+            ..self.planner(session, &listing, config)
+        };
+        split_points_of(planner).await
+    }
+
+    /// The table to take split points from, if there are none of its own.
+    pub(crate) fn takes_points_from(&self, session: &dyn Session) -> Option<String> {
+        let config = self.config(session).ok()?;
+        config
+            .split_points_from
+            .filter(|_| self.split_points.is_none())
+    }
+
+    async fn given_points(
+        &self,
+        session: &dyn Session,
+        config: &SortedListingConfig,
+    ) -> Option<GivenPoints> {
+        match (&self.split_points, &config.split_points_from) {
+            (Some(points), _) => Some(Ok(Arc::clone(points))),
+            (None, Some(table)) => Some(split_points_from(session, table).await),
+            (None, None) => None,
+        }
     }
 
     /// A planner that cuts slices where it likes.
@@ -384,12 +426,8 @@ impl TableProvider for SortedListingTable {
             return Ok(ScanResult::new(planner.stock_plan(args).await?));
         }
         self.check_order()?;
-        let shared = match (&self.split_points, &config.split_points_from) {
-            (None, Some(table)) => split_points_from(state, table).await?,
-            _ => None,
-        };
         let planner = Planner {
-            split_points: self.split_points.as_deref().or(shared.as_deref()),
+            split_points: self.given_points(state, &config).await,
             ..planner
         };
         let planned = planner.plan(args).await?;

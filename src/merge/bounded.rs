@@ -219,11 +219,12 @@ impl<R: Runs> BoundedMerge<R> {
 
     /// Emits all rows left of the batch that `run` is at.
     fn pass(&mut self, run: usize) -> Result<()> {
-        if let Head::Batch(cursor) = &mut self.heads[run] {
-            self.output.push_rows(cursor.take_all())?;
-        }
+        let Head::Batch(cursor) = &mut self.heads[run] else {
+            return Ok(());
+        };
+        let rows = cursor.take_all();
         self.end_batch(run);
-        Ok(())
+        self.output.push_rows(rows)
     }
 
     /// Emits rows of `run`, which comes next, and all that come in between.
@@ -241,12 +242,11 @@ impl<R: Runs> BoundedMerge<R> {
                 }
             }
         }
-        match <[_; 1]>::try_from(sources) {
-            Ok([source]) => self.output.push_rows(source)?,
-            Err(sources) => self.output.push(Stretch { sources })?,
-        }
         ended.into_iter().for_each(|run| self.end_batch(run));
-        Ok(())
+        match <[_; 1]>::try_from(sources) {
+            Ok([source]) => self.output.push_rows(source),
+            Err(sources) => self.output.push(Stretch { sources }),
+        }
     }
 
     /// Where the rows that are at hand end, or earlier, if they are more than a batch, as far as can be seen from `run`,

@@ -141,6 +141,25 @@ impl Keys {
         Ok(self.of_bound(rows.row(0).data()))
     }
 
+    /// The key of the last row, if each row is at or after the one before it, the first at or after `last`; or else the
+    /// first row that is not. Keys are compared in the order of bounds.
+    pub(crate) fn check_order(
+        &self,
+        columns: &[ArrayRef],
+        last: Option<&KeyBuf>,
+    ) -> Result<Result<Option<KeyBuf>, usize>> {
+        let rows = self.converter.convert_columns(columns)?;
+        let mut before = last.map(KeyBuf::bytes);
+        for (place, row) in rows.iter().enumerate() {
+            if before.is_some_and(|before| row.data() < before) {
+                return Ok(Err(place));
+            }
+            before = Some(row.data());
+        }
+        let last = rows.num_rows().checked_sub(1);
+        Ok(Ok(last.map(|last| self.of_bound(rows.row(last).data()))))
+    }
+
     /// The keys of all rows.
     pub(super) fn of_batch(&self, columns: &[ArrayRef]) -> Result<BatchKeys> {
         let rows = self.converter.convert_columns(columns)?;

@@ -10,7 +10,7 @@ mod stretch;
 mod tournament;
 
 pub(crate) use bounded::{BoundedMerge, MergeOptions, Part, Polled, Runs};
-pub(crate) use keys::{Keys, MergeKey, reverse};
+pub(crate) use keys::{KeyBuf, Keys, MergeKey, reverse};
 
 #[cfg(test)]
 mod tests;

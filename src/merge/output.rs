@@ -24,13 +24,16 @@ pub(super) struct Output {
     /// What comes next.
     stretches: Vec<Stretch>,
     rows: usize,
-    /// The bytes of the batches that ended in these stretches.
+    /// The bytes of the batches that end in these stretches.
     bytes: usize,
     ready: VecDeque<Ready>,
     /// The rows that were copied since it was asked for.
     gathered: usize,
     reservation: MemoryReservation,
 }
+
+/// What may wait behind a task, for each of the tasks that there may be.
+const MOST_READY: usize = 4;
 
 #[derive(Debug)]
 enum Ready {
@@ -75,9 +78,10 @@ impl Output {
         self.ready.is_empty() && self.stretches.is_empty()
     }
 
-    /// Whether another stretch may be put in order meanwhile.
+    /// Whether the merge may go on while a task puts in order what comes next.
     pub(super) fn has_room(&self) -> bool {
-        self.most_tasks == 0 || self.tasks < self.most_tasks
+        self.most_tasks == 0
+            || self.tasks < self.most_tasks && self.ready.len() < MOST_READY * self.most_tasks
     }
 
     /// The merge holds a batch. Counted, and not refused: the batch is there, and the merge cannot go on without it.
@@ -85,12 +89,9 @@ impl Output {
         self.reservation.grow(bytes);
     }
 
-    /// All rows of a batch have been added.
+    /// A batch is needed no longer than the rows of it that are added next.
     pub(super) fn let_go(&mut self, bytes: usize) {
         self.bytes += bytes;
-        if self.stretches.is_empty() {
-            self.reservation.shrink(std::mem::take(&mut self.bytes));
-        }
     }
 
     /// Adds a batch as it is.
@@ -128,6 +129,7 @@ impl Output {
     /// Puts the stretches that have come together in order.
     pub(super) fn flush(&mut self) -> Result<()> {
         if self.stretches.is_empty() {
+            self.reservation.shrink(std::mem::take(&mut self.bytes));
             return Ok(());
         }
         let stretches = std::mem::take(&mut self.stretches);

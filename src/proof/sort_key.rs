@@ -182,6 +182,14 @@ impl SortKey {
         Ok(Self { columns })
     }
 
+    /// Whether some of the first `columns` columns is of floats.
+    pub(crate) fn has_float(&self, columns: usize) -> bool {
+        let columns = self.columns.iter().take(columns);
+        columns
+            .map(|column| &column.data_type)
+            .any(|data_type| data_type.is_floating())
+    }
+
     /// What the footer of a file with rows proves of this key. O(row groups × columns of the key).
     ///
     /// The bounds of a compound key are row-wise: `(lower_a, lower_b) ≤ row ≤ (upper_a, upper_b)`, taken in each

@@ -6,12 +6,12 @@ use std::task::{Context, Poll, ready};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::Result;
+use datafusion::common::{Result, exec_err};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
 use futures::{Stream, StreamExt};
 
 use crate::layout::{Key, KeyRange};
-use crate::merge::{Keys, MergeKey};
+use crate::merge::{KeyBuf, Keys, MergeKey};
 
 /// The rows of a sorted stream whose keys are in a range, and no more of it is read than has to be.
 pub(super) struct Clipped {
@@ -19,6 +19,8 @@ pub(super) struct Clipped {
     keys: Keys,
     range: KeyRange,
     schema: SchemaRef,
+    /// The key of the last row that was read.
+    last: Option<KeyBuf>,
     /// Whether a row was met that comes after the range.
     is_over: bool,
 }
@@ -36,11 +38,29 @@ impl Clipped {
             rows,
             range,
             schema,
+            last: None,
             is_over: false,
         })
     }
 
+    /// What is clipped away here is read by another slice only if rows are in order: a false order would lose rows.
+    fn check_order(&mut self, batch: &RecordBatch) -> Result<()> {
+        let columns = self.keys.columns(batch)?;
+        let last = self.keys.check_order(&columns, self.last.as_ref())?;
+        match last {
+            Ok(last) => self.last = last.or(self.last.take()),
+            Err(row) => {
+                return exec_err!(
+                    "the rows are not in the order that is declared: row {row} of a batch comes before the one that \
+                     it follows. Write the file anew in that order, or declare another one"
+                );
+            }
+        }
+        Ok(())
+    }
+
     fn clip(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+        self.check_order(batch)?;
         let start = self
             .rows_before(batch, self.range.from.as_ref())?
             .unwrap_or(0);

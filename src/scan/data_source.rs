@@ -94,6 +94,9 @@ impl DataSource for SortedScan {
                 if let Some(finer) = &self.finer {
                     write!(f, "on_demand=[{}], ", show(&finer.orderings[0]))?;
                 }
+                if let Some(why) = &self.why_no_ranges {
+                    write!(f, "no_ranges=[{why}], ")?;
+                }
                 if self.is_clipped() {
                     write!(f, "clipped={}, ", self.clipped_units())?;
                 }
@@ -111,6 +114,9 @@ impl DataSource for SortedScan {
                 }
                 if let Some(finer) = &self.finer {
                     writeln!(f, "on_demand=[{}]", show(&finer.orderings[0]))?;
+                }
+                if let Some(why) = &self.why_no_ranges {
+                    writeln!(f, "no_ranges=[{why}]")?;
                 }
                 if self.is_clipped() {
                     writeln!(f, "clipped={}", self.clipped_units())?;

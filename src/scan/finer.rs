@@ -37,6 +37,7 @@ impl SortedScan {
         } = self.finer.as_deref()?;
         let ranges = self.ranges.as_ref().map(|ranges| InRanges {
             partitioning: Arc::clone(&ranges.partitioning),
+            points: Arc::clone(&ranges.points),
             whole: ranges.whole.as_ref().map(|unclipped| {
                 Arc::new(Whole {
                     units: unclipped.units.clone(),

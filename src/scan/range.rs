@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, SplitPoint, internal_err};
 use datafusion::physical_expr::RangePartitioning;
 
 use super::SortedScan;
@@ -12,8 +12,10 @@ use crate::layout::Slice;
 /// How the slices of a scan own ranges of its key.
 #[derive(Debug, Clone)]
 pub(crate) struct InRanges {
-    /// The ranges, by columns of the table.
+    /// The ranges, by columns of the table. Those of one value are left out.
     pub(crate) partitioning: Arc<RangePartitioning>,
+    /// Where slices are cut, by the first columns of the key.
+    pub(crate) points: Arc<[SplitPoint]>,
     /// What the slices are cut out of, if some units are in several and are clipped.
     pub(crate) whole: Option<Arc<Whole>>,
 }
@@ -31,6 +33,12 @@ impl SortedScan {
     pub(crate) fn with_ranges(mut self, ranges: InRanges) -> Self {
         self.ranges = Some(ranges);
         self.with_limit_of_units()
+    }
+
+    /// This scan, whose slices own no ranges of the key, although the user wants them to, for the reason `why`.
+    pub(crate) fn without_ranges(mut self, why: Arc<str>) -> Self {
+        self.why_no_ranges = Some(why);
+        self
     }
 
     /// Whether some units are read by several slices, each of its own keys.
@@ -88,6 +96,7 @@ impl SortedScan {
         };
         Ok(Some(InRanges {
             partitioning: Arc::clone(&ranges.partitioning),
+            points: Arc::clone(&ranges.points),
             whole,
         }))
     }

@@ -61,6 +61,8 @@ pub struct SortedScan {
     pub(super) fetch: Option<usize>,
     /// Which ranges of the key the slices own, if that is known.
     pub(super) ranges: Option<InRanges>,
+    /// Why they own none, if the user wants them to.
+    pub(super) why_no_ranges: Option<Arc<str>>,
     /// The order that the slices can be put into besides.
     pub(super) finer: Option<Arc<Finer>>,
 }
@@ -147,6 +149,7 @@ impl SortedScan {
             read_ahead_bytes: 0,
             reversed: false,
             ranges: None,
+            why_no_ranges: None,
             finer: None,
         }
     }
@@ -210,10 +213,10 @@ impl SortedScan {
         self.units[first].facts.bounds.clone()
     }
 
-    /// Where one slice ends and the next begins, if each owns a range of the key: the declared range partitioning.
+    /// Where one slice ends and the next begins, if each owns a range of the key: values of its first columns.
     pub fn split_points(&self) -> Option<Vec<SplitPoint>> {
         let ranges = self.ranges.as_ref()?;
-        Some(ranges.partitioning.split_points().to_vec())
+        Some(ranges.points.to_vec())
     }
 
     /// The number of slices, which are the output partitions.

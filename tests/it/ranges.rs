@@ -227,13 +227,16 @@ async fn table_of(ctx: &SessionContext, folder: &Folder) -> SortedListingTable {
     SortedListingTable::try_new(config).unwrap()
 }
 
-const JOINS: [&str; 7] = [
+const JOINS: [&str; 10] = [
     "SELECT * FROM t JOIN u ON t.k = u.k",
     "SELECT * FROM t LEFT JOIN u ON t.k = u.k",
     "SELECT * FROM t RIGHT JOIN u ON t.k = u.k AND t.v > u.v",
     "SELECT * FROM t FULL JOIN u ON t.k = u.k",
     "SELECT * FROM t WHERE k IN (SELECT k FROM u WHERE v > 500)",
     "SELECT * FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.k)",
+    "SELECT t.v, u.v FROM t JOIN u ON t.k = u.k",
+    "SELECT count(*) FROM t FULL JOIN u ON t.k = u.k AND t.v < u.v",
+    "SELECT max(u.v), t.v FROM t LEFT JOIN u ON t.k = u.k GROUP BY t.v",
     "SELECT t.k, count(*), max(u.v) FROM t JOIN u ON t.k = u.k GROUP BY t.k",
 ];
 
@@ -332,11 +335,12 @@ async fn split_points_come_from_another_table() {
 
         run(&ctx, "DROP TABLE u").await;
         run(&ctx, &from("nowhere")).await;
-        let error = error(&ctx, JOINS[0]).await;
+        let plan = crate::support::plan(&ctx, &left, JOINS[0]).await;
         assert!(
-            error.contains("split_points_from names the table 'nowhere', which does not exist"),
-            "{error}"
+            plan.contains("no_ranges=[there is no table 'nowhere']"),
+            "{plan}"
         );
+        compare_joins(&left, &right, &ctx).await;
     }
 }
 
@@ -356,7 +360,14 @@ async fn split_points_that_do_not_suit_the_order_are_not_used() {
         ctx.register_table("t", Arc::new(table)).unwrap();
         let plan = plan(&ctx, &folder, QUERIES[0]).await;
         assert!(!plan.contains("Range("), "{plan}");
-        assert!(plan.contains("SortedScan"), "{plan}");
+        assert!(
+            plan.contains("SortedScan") && plan.contains("no_ranges=["),
+            "{plan}"
+        );
+        let provider = ctx.table_provider("t").await.unwrap();
+        let table: &dyn datafusion::catalog::TableProvider = provider.as_ref();
+        let table = table.downcast_ref::<SortedListingTable>().unwrap();
+        assert_eq!(table.split_points(&ctx.state()).await.unwrap(), None);
     }
 }
 
@@ -441,4 +452,88 @@ async fn files_that_end_within_a_device_are_merged_for_the_whole_key_only() {
         let plan = crate::support::plan(&ctx, &folder, sql).await;
         assert!(!plan.contains("SortExec"), "{sql}: {plan}");
     }
+}
+
+#[tokio::test]
+async fn zeros_of_either_sign_are_not_cut_apart() {
+    let folder = Folder::new();
+    let keys = [f64::NEG_INFINITY, -1.0, -0.0, -0.0, 0.0, 1.0, f64::NAN];
+    let keys: ArrayRef = Arc::new(arrow::array::Float64Array::from_iter_values(keys));
+    folder.write("a.parquet", &batch([("k", keys)]));
+    let ctx = Session::new(2).sorted().await;
+    let point = SplitPoint::new(vec![ScalarValue::Float64(Some(0.0))]);
+    let table = table_of(&ctx, &folder).await.with_split_points(vec![point]);
+    ctx.register_table("t", Arc::new(table)).unwrap();
+    let groups = rows(&ctx, "SELECT count(*) FROM t WHERE k = 0 GROUP BY k").await;
+    assert_eq!(groups, ["3"]);
+}
+
+#[tokio::test]
+async fn a_false_order_loses_no_row() {
+    let folder = Folder::new();
+    let properties = || {
+        WriterProperties::builder()
+            .set_data_page_row_count_limit(64)
+            .set_write_batch_size(64)
+            .set_dictionary_enabled(false)
+            .build()
+    };
+    for file in 0..4_i64 {
+        // The last row of a batch is out of place.
+        let key = |row: i64| file * 100 + if row == 63 { 100 } else { row / 20 };
+        let rows = batch([("k", int64((0..2000).map(key))), ("v", int64(0..2000))]);
+        folder.write_with(&shuffled_name(file as usize), &rows, properties());
+    }
+    let ctx = Session::new(4).sorted().await;
+    run(&ctx, &folder.ddl("k")).await;
+    let sql = "SELECT count(v), sum(k) FROM t WHERE v >= 0";
+    let plan = plan(&ctx, &folder, sql).await;
+    if plan.contains("clipped=") {
+        let error = error(&ctx, sql).await;
+        assert!(error.contains(".parquet"), "names the file: {error}");
+        assert!(
+            error.contains("not in the order that is declared"),
+            "{error}"
+        );
+    } else {
+        assert_eq!(rows(&ctx, sql).await, ["8000 1596388"]);
+    }
+    let sql = "SELECT k, v FROM t WHERE v >= 0";
+    let error = error(&ctx, sql).await;
+    assert!(
+        error.contains("not in the order that is declared"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn points_of_a_constant_column_are_points_of_the_whole_key() {
+    let folder = Folder::new();
+    for file in 0..6_i64 {
+        let ts = int64(file * 80..file * 80 + 80);
+        let device = int64((0..80).map(|_| 7));
+        folder.write(
+            &shuffled_name(file as usize),
+            &batch([("k", device), ("ts", ts)]),
+        );
+    }
+    let ctx = join_session(3).sorted().await;
+    run(&ctx, &folder.ddl("k, ts")).await;
+    let group = "SELECT ts, count(*) FROM t GROUP BY ts";
+    let alone = plan(&ctx, &folder, group).await;
+    assert!(alone.contains("Range([ts@0 ASC NULLS LAST]"), "{alone}");
+    assert!(!alone.contains("RepartitionExec"), "{alone}");
+    let ddl = |table: &str, from: &str| {
+        let ddl = folder
+            .ddl("k, ts")
+            .replace("TABLE t", &format!("TABLE {table}"));
+        format!("{ddl} OPTIONS ('sorted_listing.split_points_from' '{from}')")
+    };
+    run(&ctx, &ddl("u", "t")).await;
+    run(&ctx, &ddl("w", "u")).await;
+    let sql = "SELECT u.k, u.ts FROM u JOIN w ON u.k = w.k AND u.ts = w.ts";
+    let joined = plan(&ctx, &folder, sql).await;
+    assert!(joined.contains("SortMergeJoinExec"), "{joined}");
+    assert!(!joined.contains("RepartitionExec"), "{joined}");
+    assert_eq!(rows(&ctx, sql).await.len(), 480);
 }
