@@ -36,7 +36,7 @@ pub(crate) struct KeptLayout {
 
 #[derive(Debug)]
 pub(crate) enum Kept {
-    Ordered(SortedScan),
+    Ordered(Box<SortedScan>),
     Unordered {
         why: Arc<WhyNot>,
         offer: Option<Arc<Offer>>,

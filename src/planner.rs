@@ -219,7 +219,7 @@ impl Planner<'_> {
             return Ok(plan.into());
         }
         let arranged = match self.arranged(&files, declared, &scan)? {
-            Arranged::Ordered(sorted) => Kept::Ordered(sorted),
+            Arranged::Ordered(sorted) => Kept::Ordered(Box::new(sorted)),
             Arranged::Unordered(why, offer) => Kept::Unordered {
                 why: Arc::new(why),
                 offer: offer.map(Arc::new),

@@ -48,7 +48,8 @@ impl Clipped {
         let columns = self.keys.columns(batch)?;
         let last = self.keys.check_order(&columns, self.last.as_ref())?;
         match last {
-            Ok(last) => self.last = last.or(self.last.take()),
+            Ok(Some(last)) => self.last = Some(last),
+            Ok(None) => {}
             Err(row) => {
                 return exec_err!(
                     "the rows are not in the order that is declared: row {row} of a batch comes before the one that \
