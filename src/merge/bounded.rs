@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
-use datafusion::common::Result;
+use datafusion::common::{Result, exec_err};
 use datafusion::execution::memory_pool::MemoryReservation;
 
 use super::cursor::{Cursor, Limit};
@@ -245,6 +245,11 @@ impl<R: Runs> BoundedMerge<R> {
         ended.into_iter().for_each(|run| self.end_batch(run));
         match <[_; 1]>::try_from(sources) {
             Ok([source]) => self.output.push_rows(source),
+            // The next row comes before all that is at hand, unless rows that come after it in its batch come before it.
+            Err(sources) if sources.is_empty() => exec_err!(
+                "the rows of a file are not in the order that is declared, by which they are merged. Write the file \
+                 anew in that order, or declare another one"
+            ),
             Err(sources) => self.output.push(Stretch { sources }),
         }
     }

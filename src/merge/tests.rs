@@ -254,3 +254,41 @@ fn runs_that_overlap_a_little_pass_nearly_untouched() {
         "each is opened when it is reached"
     );
 }
+
+#[test]
+fn rows_out_of_order_are_an_error_and_no_endless_loop() {
+    let piece = |place, keys: &[i64]| {
+        let rows: Vec<Row> = keys.iter().map(|&key| (Some(key), key)).collect();
+        VecDeque::from([Piece {
+            place,
+            first: None,
+            batches: VecDeque::from([batch(&rows, false)]),
+        }])
+    };
+    let runs = InMemory {
+        runs: vec![piece(0, &[5, 6, 1]), piece(1, &[3, 4, 9])],
+        random: Random::new(1),
+        opened: vec![],
+    };
+    let sort = PhysicalSortExpr::new(Arc::new(Column::new("k", 0)), SortOptions::default());
+    let key = MergeKey::new(LexOrdering::new([sort]).unwrap(), false);
+    let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
+    let options = MergeOptions {
+        batch_size: 8,
+        fetch: None,
+        tasks: 0,
+        reservation: MemoryConsumer::new("test").register(&pool),
+    };
+    let schema = batch(&[], false).schema();
+    let mut merge = BoundedMerge::try_new(runs, Some(key), &schema, options).unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    let error = (0..1000).find_map(|_| match merge.poll_batch(&mut cx) {
+        Poll::Ready(Err(e)) => Some(e.strip_backtrace()),
+        _ => None,
+    });
+    let error = error.expect("an error");
+    assert!(
+        error.contains("not in the order that is declared"),
+        "{error}"
+    );
+}
