@@ -20,7 +20,7 @@ use super::unit::Unit;
 use crate::layout::{Bounds, Slice};
 use crate::merge::MergeKey;
 
-/// A [`DataSource`] whose output partitions are *slices*: sequences of units that are each read in key order.
+/// A [`DataSource`](datafusion::datasource::source::DataSource) whose output partitions are *slices*: sequences of units that are each read in key order.
 ///
 /// It declares the orderings that are proved, and keeps them whatever the optimizer asks for: units are never
 /// stolen by other partitions, split or skipped. File formats, predicate pruning, projection and filter pushdown,
