@@ -5,13 +5,11 @@
 
 use crate::arrange::{Arrangement, InSlices};
 use crate::keys::Sorted;
-use crate::layout::{self, Slice, Strategy, lay_out, runs_of};
+use crate::layout::{self, Slice, Strategy, runs_of};
 use crate::scan::{self, Finer, Grouping, Whole};
-use crate::units::Parts;
 
 impl Arrangement<'_> {
-    /// Slices of the longest beginning of `key` that files are a run of; `None` if there is none. They own ranges of it,
-    /// where that can be.
+    /// Slices that own ranges of the longest beginning of `key` that files are a run of; `None` if there is none.
     pub(crate) fn by_prefix(&self, key: &Sorted) -> Option<InSlices> {
         if self.planner.config.strategy != Strategy::Contiguous {
             return None;
@@ -19,17 +17,12 @@ impl Arrangement<'_> {
         (1..key.ordering.len()).rev().find_map(|columns| {
             let prefix = key.first_columns(columns, self.scan_files)?;
             let parts = self.run_of(&prefix)?;
-            let (parts, slices, ranges) = match self.in_ranges(&prefix, &parts) {
-                Ok((parts, slices, ranges)) => (parts, slices, Ok(ranges)),
-                Err(why) => {
-                    let (parts, slices) = self.by_size(&prefix, parts)?;
-                    (parts, slices, Err(why))
-                }
-            };
+            // Where slices share a value of the beginning, they are in no order of the whole key.
+            let (parts, slices, ranges) = self.in_ranges(&prefix, &parts).ok()?;
             Some(InSlices {
                 parts,
                 slices,
-                ranges,
+                ranges: Ok(ranges),
                 grouping: Grouping::Strategy {
                     strategy: Strategy::Contiguous,
                     stepped_down: None,
@@ -37,17 +30,6 @@ impl Arrangement<'_> {
                 columns,
             })
         })
-    }
-
-    /// `parts`, which are a run of `key`, in slices of about the same size.
-    fn by_size(&self, key: &Sorted, parts: Parts) -> Option<(Parts, Vec<Slice>)> {
-        let target = self.planner.session.config().target_partitions();
-        let layout = lay_out(&parts.units, target, Strategy::Contiguous).ok()?;
-        let slices = layout
-            .slices
-            .into_iter()
-            .map(|run| Slice { runs: vec![run] });
-        Some(parts.joined(slices.collect(), self.files, &key.facts))
     }
 
     /// The order of the whole `key` that slices of `units` have if they are merged, within the limit of runs.
