@@ -242,7 +242,9 @@ impl Arrangement<'_> {
         if let Some(finer) = finer {
             sorted = sorted.with_finer(finer);
         }
-        Ok(sorted.with_read_ahead_bytes(self.planner.config.read_ahead_bytes))
+        Ok(sorted
+            .with_read_ahead_bytes(self.planner.config.read_ahead_bytes)
+            .with_verify(self.planner.config.verify))
     }
 
     /// What a merge can offer where there are no such slices, for the reason `why`.
@@ -286,6 +288,7 @@ impl Arrangement<'_> {
             further,
             why: Arc::new(why.clone()),
             read_ahead_bytes: self.planner.config.read_ahead_bytes,
+            verify: self.planner.config.verify,
         };
         Ok(Arranged::Unordered(why, Some(offer)))
     }

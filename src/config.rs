@@ -52,6 +52,36 @@ pub struct SortedListingConfig {
     ///
     /// [`SortedListingTable::refresh`]: crate::SortedListingTable::refresh
     pub snapshot_ttl: Option<Duration>,
+    /// `verify`, default `boundaries`: how much of the declared order is checked while rows are read.
+    pub verify: Verify,
+}
+
+/// How much of the declared order is checked while rows are read (`sorted_listing.verify`). A row out of order ends the
+/// query with an error that names its file.
+///
+/// The order is checked as far as its columns are among those that the query reads, up to the first that is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Verify {
+    /// Nothing: what is declared is believed.
+    Off,
+    /// The first and the last row of each batch: with one another, with the batch before, and with the bounds that
+    /// footers prove. Next to nothing.
+    #[default]
+    Boundaries,
+    /// Each row with the one before it.
+    Rows,
+}
+
+impl Verify {
+    /// The value of the option.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Boundaries => "boundaries",
+            Self::Rows => "rows",
+        }
+    }
 }
 
 /// Whether slices own ranges of the key (`sorted_listing.range_partitioning`).
@@ -86,6 +116,7 @@ impl Default for SortedListingConfig {
             split_points_from: None,
             merge_joins: true,
             snapshot_ttl: None,
+            verify: Verify::default(),
         }
     }
 }
@@ -126,6 +157,7 @@ fn show_ttl(ttl: Option<Duration>) -> String {
     let (name, unit) = unit.unwrap_or(&UNITS_OF_TIME[0]);
     format!("{}{name}", millis / u128::from(*unit))
 }
+const VERIFY: &str = "verify";
 
 impl SortedListingConfig {
     /// This configuration with `overrides` on top: option names without the prefix, and their values.
@@ -196,6 +228,18 @@ impl ExtensionOptions for SortedListingConfig {
                     None => {
                         return config_err!(
                             "Invalid value for {prefix}.{key}: '{value}'; valid ones are 'auto', 'off'"
+                        );
+                    }
+                }
+            }
+            VERIFY => {
+                let all = [Verify::Off, Verify::Boundaries, Verify::Rows];
+                let named = |verify: &Verify| verify.as_str().eq_ignore_ascii_case(value.trim());
+                match all.into_iter().find(named) {
+                    Some(verify) => self.verify = verify,
+                    None => {
+                        return config_err!(
+                            "Invalid value for {prefix}.{key}: '{value}'; valid ones are 'off', 'boundaries', 'rows'"
                         );
                     }
                 }
@@ -272,6 +316,12 @@ impl ExtensionOptions for SortedListingConfig {
                 &show_ttl(self.snapshot_ttl),
                 "For how long a listing of the files is believed, like '10s'; 'none' to list them for each query",
             ),
+            entry(
+                VERIFY,
+                &self.verify.as_str(),
+                "How much of the declared order is checked while rows are read: 'off', 'boundaries' (the first and the \
+                 last row of each batch) or 'rows' (each row)",
+            ),
         ]
     }
 }
@@ -291,6 +341,7 @@ mod tests {
         config.set("split_points_from", "other").unwrap();
         config.set("merge_joins", "false").unwrap();
         config.set("snapshot_ttl", "90 S").unwrap();
+        config.set("verify", "Rows").unwrap();
         assert_eq!(
             config,
             SortedListingConfig {
@@ -302,6 +353,7 @@ mod tests {
                 split_points_from: Some("other".into()),
                 merge_joins: false,
                 snapshot_ttl: Some(Duration::from_secs(90)),
+                verify: Verify::Rows,
             }
         );
         let entries: Vec<_> = config
@@ -319,7 +371,8 @@ mod tests {
                 ("sorted_listing.range_partitioning".into(), "off".into()),
                 ("sorted_listing.split_points_from".into(), "other".into()),
                 ("sorted_listing.merge_joins".into(), "false".into()),
-                ("sorted_listing.snapshot_ttl".into(), "90s".into())
+                ("sorted_listing.snapshot_ttl".into(), "90s".into()),
+                ("sorted_listing.verify".into(), "rows".into())
             ]
         );
     }
@@ -334,7 +387,8 @@ mod tests {
              valid ones are 'sorted_listing.enabled', 'sorted_listing.strategy', \
              'sorted_listing.read_ahead_bytes', 'sorted_listing.max_merge_fan_in', \
              'sorted_listing.range_partitioning', 'sorted_listing.split_points_from', \
-             'sorted_listing.merge_joins', 'sorted_listing.snapshot_ttl'"
+             'sorted_listing.merge_joins', 'sorted_listing.snapshot_ttl', \
+             'sorted_listing.verify'"
         );
         assert_eq!(
             error(config.set("strategy", "fast")),
@@ -345,6 +399,11 @@ mod tests {
             error(config.set("enabled", "maybe")),
             "Invalid or Unsupported Configuration: Invalid value for sorted_listing.enabled: \
              'maybe'; valid ones are 'true', 'false'"
+        );
+        assert_eq!(
+            error(config.set("verify", "all")),
+            "Invalid or Unsupported Configuration: Invalid value for sorted_listing.verify: \
+             'all'; valid ones are 'off', 'boundaries', 'rows'"
         );
     }
 

@@ -166,7 +166,7 @@ mod test_random;
 mod units;
 mod why_not;
 
-pub use config::{RangeOption, SortedListingConfig};
+pub use config::{RangeOption, SortedListingConfig, Verify};
 pub use factory::SortedListingTableFactory;
 pub use key_value::{KeyBounds, KeyValue};
 pub use layout::Strategy;

@@ -6,10 +6,13 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::SortOptions;
 use arrow::datatypes::Schema;
 use arrow::row::{RowConverter, Rows, SortField};
-use datafusion::common::Result;
-use datafusion::physical_expr::LexOrdering;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 
+use crate::key_value::KeyValue;
 use crate::layout::Bounds;
+use crate::proof::has_total_order;
 
 /// How rows of a merge are compared: by the first columns of a sort key, in its order or in the reverse.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +40,15 @@ impl MergeKey {
     pub(crate) fn first_columns(&self, columns: usize) -> Option<Self> {
         let ordering = self.ordering.get(..columns)?.to_vec();
         Some(self.with_ordering(LexOrdering::new(ordering)?))
+    }
+
+    /// The beginning of the key that rows can be checked by, if there is one: columns whose order is known.
+    pub(crate) fn checkable(&self, schema: &Schema) -> Option<Self> {
+        let is_ordered = |sort: &&PhysicalSortExpr| {
+            let data_type = sort.expr.data_type(schema);
+            sort.expr.is::<Column>() && data_type.is_ok_and(|it| has_total_order(&it))
+        };
+        self.first_columns(self.ordering.iter().take_while(is_ordered).count())
     }
 
     pub(crate) fn ordering(&self) -> &LexOrdering {
@@ -160,6 +172,22 @@ impl Keys {
         Ok(Ok(last.map(|last| self.of_bound(rows.row(last).data()))))
     }
 
+    /// The first row whose key, in the format of bounds, is less than that of the row before it.
+    pub(crate) fn first_descent(&self, columns: &[ArrayRef]) -> Result<Option<usize>> {
+        let rows = self.converter.convert_columns(columns)?;
+        Ok((1..rows.num_rows()).find(|&row| rows.row(row) < rows.row(row - 1)))
+    }
+
+    /// The values of a key in the format of bounds, to be shown.
+    pub(crate) fn values(&self, key: &[u8]) -> Result<KeyValue> {
+        let row = self.converter.parser();
+        let columns = self.converter.convert_rows([row.parse(key)])?;
+        let values = columns
+            .iter()
+            .map(|column| ScalarValue::try_from_array(column, 0));
+        Ok(KeyValue::from(values.collect::<Result<Vec<_>>>()?))
+    }
+
     /// The keys of all rows.
     pub(super) fn of_batch(&self, columns: &[ArrayRef]) -> Result<BatchKeys> {
         let rows = self.converter.convert_columns(columns)?;
@@ -241,6 +269,11 @@ impl KeyBuf {
     /// The key in the format of bounds.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Whether this key of one merge comes before another.
+    pub(crate) fn is_before(&self, other: &Self) -> bool {
+        self.as_ref().cmp(other.as_ref()).is_lt()
     }
 
     pub(super) fn as_ref(&self) -> KeyRef<'_> {

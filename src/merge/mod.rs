@@ -6,11 +6,13 @@ mod gather;
 mod keys;
 mod output;
 mod rank;
+mod seams;
 mod stretch;
 mod tournament;
 
 pub(crate) use bounded::{BoundedMerge, MergeOptions, Part, Polled, Runs};
 pub(crate) use keys::{KeyBuf, Keys, MergeKey, reverse};
+pub(crate) use seams::{Seam, Seams};
 
 #[cfg(test)]
 mod tests;

@@ -70,6 +70,11 @@ pub(super) fn is_ordered(data_type: &DataType) -> bool {
         )
 }
 
+/// Whether values of a column have one total order, the same in arrow's row format and in DataFusion's sorts.
+pub(crate) fn has_total_order(data_type: &DataType) -> bool {
+    is_ordered(value_type(data_type))
+}
+
 /// Whether the type is signed, and its width in bits.
 fn integer(data_type: &DataType) -> Option<(bool, u8)> {
     use DataType::*;

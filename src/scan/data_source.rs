@@ -62,6 +62,7 @@ impl DataSource for SortedScan {
         };
         Ok(Box::pin(SliceStream::try_new(
             self.clone(),
+            partition,
             slice,
             context,
         )?))

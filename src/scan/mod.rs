@@ -4,6 +4,8 @@ mod atoms;
 mod byte_ranges;
 mod clip;
 mod data_source;
+mod descent;
+mod false_order;
 mod finer;
 mod footer;
 mod grouping;
@@ -20,6 +22,7 @@ mod sorted_scan;
 mod survey;
 mod unit;
 mod unordered_scan;
+mod verify;
 
 pub(crate) use finer::Finer;
 pub(crate) use footer::{Footer, RowGroup};

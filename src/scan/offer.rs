@@ -9,6 +9,7 @@ use datafusion::physical_expr::LexOrdering;
 use super::grouping::Grouping;
 use super::sorted_scan::SortedScan;
 use super::unit::Unit;
+use crate::config::Verify;
 use crate::layout::{self, Slice, slices_of_clusters};
 use crate::why_not::WhyNot;
 
@@ -28,6 +29,7 @@ pub(crate) struct Offer {
     /// Why the order cannot be had for free.
     pub(crate) why: Arc<WhyNot>,
     pub(crate) read_ahead_bytes: usize,
+    pub(crate) verify: Verify,
 }
 
 impl Offer {
@@ -46,7 +48,8 @@ impl Offer {
             self.null_free.clone(),
             Grouping::Clusters(Arc::clone(&self.why)),
         )
-        .with_read_ahead_bytes(self.read_ahead_bytes);
+        .with_read_ahead_bytes(self.read_ahead_bytes)
+        .with_verify(self.verify);
         let Some(key) = sorted.merge_key() else {
             return Ok(None);
         };

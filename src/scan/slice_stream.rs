@@ -10,13 +10,14 @@ use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::datasource::source::DataSource;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::metrics::Count;
 use futures::{Stream, StreamExt};
 
 use super::SortedScan;
 use super::clip::Clipped;
 use super::reverse::ReversedUnit;
 use crate::layout::Slice;
-use crate::merge::{BoundedMerge, MergeKey, MergeOptions, Part, Polled, Runs};
+use crate::merge::{BoundedMerge, MergeKey, MergeOptions, Part, Polled, Runs, Seams};
 
 /// Reads the units of each run of a slice one after another, each opened when it is reached, and merges the runs.
 pub(super) struct SliceStream {
@@ -27,6 +28,7 @@ pub(super) struct SliceStream {
 impl SliceStream {
     pub(super) fn try_new(
         scan: SortedScan,
+        partition: usize,
         slice: &Slice,
         context: Arc<TaskContext>,
     ) -> Result<Self> {
@@ -42,6 +44,8 @@ impl SliceStream {
         let runs = SliceRuns {
             runs: slice.runs.iter().cloned().map(Run::new).collect(),
             key: key.clone(),
+            seams: scan.seams(slice, &schema)?,
+            rows_checked: scan.rows_checked(partition),
             scan,
             context,
         };
@@ -75,6 +79,9 @@ impl RecordBatchStream for SliceStream {
 struct SliceRuns {
     scan: SortedScan,
     key: Option<MergeKey>,
+    /// What is checked where units meet.
+    seams: Vec<Seams>,
+    rows_checked: Count,
     context: Arc<TaskContext>,
     runs: Vec<Run>,
 }
@@ -117,6 +124,7 @@ impl UnitStream {
 impl SliceRuns {
     fn open(&self, unit: usize) -> Result<UnitStream> {
         let mut stream = self.scan.scan_of(unit).open(0, Arc::clone(&self.context))?;
+        stream = self.scan.verified(unit, stream, &self.rows_checked)?;
         if let Some(range) = &self.scan.units[unit].facts.clip {
             let key = self.scan.merge_key();
             let Some(key) = key.and_then(|key| key.first_columns(range.columns)) else {
@@ -131,6 +139,16 @@ impl SliceRuns {
         } else {
             UnitStream::Forward(stream)
         })
+    }
+
+    /// Checks that a batch of `unit` does not begin before the unit ends that is read before it.
+    fn check_seam(&mut self, run: usize, unit: usize, batch: &RecordBatch) -> Result<()> {
+        for seams in &mut self.seams {
+            if let Some(seam) = seams.check(run, unit, batch)? {
+                return Err(self.scan.false_order_of_units(unit, &seam));
+            }
+        }
+        Ok(())
     }
 
     fn while_reading(&self, unit: usize, error: DataFusionError) -> DataFusionError {
@@ -153,15 +171,15 @@ impl Runs for SliceRuns {
         })
     }
 
-    fn poll(&mut self, run: usize, cx: &mut Context<'_>) -> Poll<Result<Polled>> {
-        let Some(&unit) = self.runs[run].units.get(self.runs[run].at) else {
+    fn poll(&mut self, index: usize, cx: &mut Context<'_>) -> Poll<Result<Polled>> {
+        let Some(&unit) = self.runs[index].units.get(self.runs[index].at) else {
             return Poll::Ready(Ok(Polled::PartEnd));
         };
-        if self.runs[run].open.is_none() {
+        if self.runs[index].open.is_none() {
             let opened = self.open(unit).map_err(|e| self.while_reading(unit, e))?;
-            self.runs[run].open = Some(opened);
+            self.runs[index].open = Some(opened);
         }
-        let run = &mut self.runs[run];
+        let run = &mut self.runs[index];
         let Some(open) = &mut run.open else {
             return Poll::Ready(internal_err!("unit {unit} is not open"));
         };
@@ -170,7 +188,9 @@ impl Runs for SliceRuns {
             None => ready!(open.poll_batch(cx)),
         };
         Poll::Ready(match batch {
-            Some(Ok(batch)) => Ok(Polled::Batch(batch)),
+            Some(Ok(batch)) => self
+                .check_seam(index, unit, &batch)
+                .map(|()| Polled::Batch(batch)),
             Some(Err(e)) => Err(self.while_reading(unit, e)),
             None => {
                 run.open = None;

@@ -17,6 +17,7 @@ use super::grouping::Grouping;
 use super::range::InRanges;
 use super::row_groups::{are_ascending, groups_in};
 use super::unit::Unit;
+use crate::config::Verify;
 use crate::layout::{Bounds, Slice};
 use crate::merge::MergeKey;
 
@@ -53,6 +54,8 @@ pub struct SortedScan {
     /// The indices of table columns of which it is proved that no row is NULL.
     pub(super) null_free: Arc<[usize]>,
     pub(super) read_ahead_bytes: usize,
+    /// How much of the order is checked while rows are read.
+    pub(super) verify: Verify,
     /// Whether some filter of the file scan only prunes, and lets rows through that do not match.
     pub(super) filters_only_prune: bool,
     /// Whether the rows of each unit are read from the last to the first, and units are numbered likewise.
@@ -86,7 +89,7 @@ pub(crate) fn projected_columns(scan: &FileScanConfig, ordering: &LexOrdering) -
 }
 
 /// The beginning of `ordering`, which is of columns of the table, by those of the output, as far as it has them.
-fn projected(scan: &FileScanConfig, ordering: &LexOrdering) -> Vec<PhysicalSortExpr> {
+pub(super) fn projected(scan: &FileScanConfig, ordering: &LexOrdering) -> Vec<PhysicalSortExpr> {
     let projection = scan.file_source().projection();
     let projected = |sort: &PhysicalSortExpr| {
         let Some(projection) = projection else {
@@ -147,6 +150,7 @@ impl SortedScan {
             null_free: null_free.into(),
             filters_only_prune: false,
             read_ahead_bytes: 0,
+            verify: Verify::Off,
             reversed: false,
             ranges: None,
             why_no_ranges: None,
@@ -168,6 +172,16 @@ impl SortedScan {
     pub(crate) fn with_read_ahead_bytes(mut self, bytes: usize) -> Self {
         self.read_ahead_bytes = bytes;
         self
+    }
+
+    /// This scan, with as much of its order checked while rows are read.
+    pub(crate) fn with_verify(mut self, verify: Verify) -> Self {
+        self.verify = verify;
+        self
+    }
+
+    pub(crate) fn verify(&self) -> Verify {
+        self.verify
     }
 
     pub(crate) fn read_ahead_bytes(&self) -> usize {

@@ -26,8 +26,11 @@ use datafusion::physical_plan::{
 use super::Overlap;
 use super::inputs::Inputs;
 use super::read_ahead::ReadAhead;
+use super::scan::sorted_scan_below;
 use super::stream::SequenceStream;
-use crate::merge::{BoundedMerge, MergeOptions};
+use crate::config::Verify;
+use crate::merge::{BoundedMerge, MergeKey, MergeOptions, Seams};
+use crate::scan::SortedScan;
 
 /// Emits the partitions of its input one after another, in order, without a comparison of rows.
 ///
@@ -106,6 +109,21 @@ impl SequenceExec {
         )
         .with_evaluation_type(EvaluationType::Eager)
         .with_scheduling_type(SchedulingType::Cooperative)
+    }
+
+    /// What is checked where inputs meet, if the scan below is checked.
+    fn seams(&self) -> Result<Option<Seams>> {
+        let verify = sorted_scan_below(&self.input).map_or(Verify::Off, SortedScan::verify);
+        let key = match (&self.overlap, &self.ordering) {
+            (Some(overlap), _) => Some(overlap.key.clone()),
+            (None, Some(ordering)) => Some(MergeKey::new(ordering.clone(), false)),
+            (None, None) => None,
+        };
+        let runs = self.overlap.as_ref().map_or(1, |it| it.runs.len());
+        match key.filter(|_| verify != Verify::Off) {
+            Some(key) => Seams::try_new(&key, runs, &self.schema()),
+            None => Ok(None),
+        }
     }
 
     fn inputs(&self) -> usize {
@@ -235,6 +253,7 @@ impl ExecutionPlan for SequenceExec {
             tasks: context.session_config().target_partitions(),
             reservation: consumer("SequenceExec merge"),
         };
+        let seams = self.seams()?;
         let inputs = Inputs::new(
             Arc::clone(&self.input),
             context,
@@ -242,6 +261,7 @@ impl ExecutionPlan for SequenceExec {
             read_ahead,
             self.fetch,
             MetricBuilder::new(&self.metrics).counter("inputs_opened", partition),
+            seams,
         );
         let key = self.overlap.as_ref().map(|overlap| overlap.key.clone());
         let schema = self.schema();

@@ -18,8 +18,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::Overlap;
 use super::read_ahead::{Charge, ReadAhead};
+use super::scan::sorted_scan_below;
 use crate::layout::Bounds;
-use crate::merge::{MergeKey, Part, Polled, Runs};
+use crate::merge::{MergeKey, Part, Polled, Runs, Seams};
 
 /// The partitions of a plan as runs, while those that come next are read ahead.
 ///
@@ -44,6 +45,8 @@ pub(super) struct Inputs {
     /// The rows still to be emitted, if there is a limit.
     fetch: Option<usize>,
     opened: Count,
+    /// What is checked where inputs meet.
+    seams: Option<Seams>,
 }
 
 struct Run {
@@ -82,6 +85,7 @@ impl Inputs {
         read_ahead: ReadAhead,
         fetch: Option<usize>,
         opened: Count,
+        seams: Option<Seams>,
     ) -> Self {
         let inputs = plan.properties().partitioning.partition_count();
         let run = |partitions: &[usize]| Run {
@@ -109,6 +113,7 @@ impl Inputs {
             read_ahead: Arc::new(read_ahead),
             fetch,
             opened,
+            seams,
             plan,
             context,
         }
@@ -150,6 +155,21 @@ impl Inputs {
             Slot::Closed | Slot::Ended => None,
         };
         self.inputs.iter().filter_map(rows).sum::<usize>() < fetch
+    }
+
+    /// Checks that a batch of an input does not begin before the input ends that is read before it.
+    fn check_seam(&mut self, run: usize, input: usize, batch: &RecordBatch) -> Result<()> {
+        let seam = match &mut self.seams {
+            Some(seams) => seams.check(run, input, batch)?,
+            None => None,
+        };
+        let Some(seam) = seam else {
+            return Ok(());
+        };
+        match sorted_scan_below(&self.plan) {
+            Some(scan) => Err(scan.false_order_of_slices(input, &seam)),
+            None => internal_err!("a sequence of other inputs than slices"),
+        }
     }
 
     fn spawn(&mut self, input: usize) {
@@ -221,7 +241,8 @@ impl Runs for Inputs {
                 if let Some(rows) = &mut input.exact_rows {
                     *rows = rows.saturating_sub(batch.num_rows());
                 }
-                Poll::Ready(Ok(Polled::Batch(batch)))
+                let checked = self.check_seam(run, partition, &batch);
+                Poll::Ready(checked.map(|()| Polled::Batch(batch)))
             }
             Some(Err(e)) => Poll::Ready(Err(e)),
             // The channel closes when the task has ended, in one way or another.

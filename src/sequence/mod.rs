@@ -3,6 +3,7 @@
 mod exec;
 mod inputs;
 mod read_ahead;
+mod scan;
 mod stream;
 
 use std::sync::Arc;

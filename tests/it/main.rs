@@ -13,4 +13,5 @@ mod sequence;
 mod sql;
 mod support;
 mod untrusted;
+mod verify;
 mod watched_store;
