@@ -60,7 +60,8 @@
 //! # What is proved
 //!
 //! Between files, an order is declared only if their footers prove it. What is inside a file is the claim of whoever
-//! declared the order: it is believed, and a false one gives rows in a wrong order. The rules, in short:
+//! declared the order. It is checked while rows are read, as far as [`Verify`] says, and a false one ends the query with
+//! an error. The rules, in short:
 //!
 //! * Bounds come from the statistics of row groups. If one has none for a key column, its file is unknown.
 //! * Where the null count is not known to be zero, the bounds reach to the end at which NULL is sorted. A key without
