@@ -118,7 +118,7 @@ mod tests {
                 assert!(all_pairs(&values, |a, b| a <= b));
                 values[place] = 0;
                 assert_eq!(all_pairs(&values, |a, b| a <= b), place == 0);
-                assert_eq!(all_pairs(&values, |a, b| a < b), false);
+                assert!(!all_pairs(&values, |a, b| a < b));
             }
         }
     }
