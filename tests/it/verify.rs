@@ -60,14 +60,14 @@ fn true_keys() -> Vec<Vec<i64>> {
 }
 
 /// Three files that are in order, but for what `spoil` does to them.
-fn spoilt(properties: WriterProperties, spoil: impl FnOnce(&mut Vec<Vec<i64>>)) -> Folder {
+fn spoilt(properties: &WriterProperties, spoil: impl FnOnce(&mut Vec<Vec<i64>>)) -> Folder {
     let mut files = true_keys();
     spoil(&mut files);
     of_columns(files.into_iter().map(int64), properties)
 }
 
 /// Files of these keys, and of `v`, which is in no order.
-fn of_columns(keys: impl IntoIterator<Item = ArrayRef>, properties: WriterProperties) -> Folder {
+fn of_columns(keys: impl IntoIterator<Item = ArrayRef>, properties: &WriterProperties) -> Folder {
     let folder = Folder::new();
     for (index, k) in keys.into_iter().enumerate() {
         let v = int64((0..k.len() as i64).map(|row| row * 7919 % 1009));
@@ -78,7 +78,7 @@ fn of_columns(keys: impl IntoIterator<Item = ArrayRef>, properties: WriterProper
 }
 
 fn one_file(keys: impl Into<ArrayRef>) -> Folder {
-    of_columns([keys.into()], one_group())
+    of_columns([keys.into()], &one_group())
 }
 
 fn strings(values: impl Iterator<Item = String>) -> ArrayRef {
@@ -120,55 +120,55 @@ fn lies_of_place() -> Vec<Lie> {
         lie(
             "rows of a page",
             "k",
-            spoilt(one_group(), swap(10, 11)),
+            spoilt(&one_group(), swap(10, 11)),
             false,
         ),
         lie(
             "rows of two pages",
             "k",
-            spoilt(one_group(), swap(7, 8)),
+            spoilt(&one_group(), swap(7, 8)),
             false,
         ),
         lie(
             "pages",
             "k",
-            spoilt(one_group(), |files| files[1][16..32].rotate_left(8)),
+            spoilt(&one_group(), |files| files[1][16..32].rotate_left(8)),
             false,
         ),
         lie(
             "rows of two batches",
             "k",
-            spoilt(one_group(), swap(63, 64)),
+            spoilt(&one_group(), swap(63, 64)),
             true,
         ),
         lie(
             "the ends of a batch",
             "k",
-            spoilt(one_group(), swap(64, 127)),
+            spoilt(&one_group(), swap(64, 127)),
             true,
         ),
         lie(
             "rows where row groups meet",
             "k",
-            spoilt(two_groups_unknown(), swap(127, 128)),
+            spoilt(&two_groups_unknown(), swap(127, 128)),
             true,
         ),
         lie(
             "rows of two row groups",
             "k",
-            spoilt(two_groups_unknown(), swap(20, 200)),
+            spoilt(&two_groups_unknown(), swap(20, 200)),
             false,
         ),
         lie(
             "row groups",
             "k",
-            spoilt(two_groups_unknown(), |files| files[2].rotate_left(128)),
+            spoilt(&two_groups_unknown(), |files| files[2].rotate_left(128)),
             true,
         ),
         lie(
             "rows of two files",
             "k",
-            spoilt(one_group(), |files| {
+            spoilt(&one_group(), |files| {
                 let (a, b) = files.split_at_mut(1);
                 std::mem::swap(&mut a[0][100], &mut b[0][100]);
             }),
@@ -225,19 +225,19 @@ fn lies_of_order() -> Vec<Lie> {
         lie(
             "the other direction",
             "k DESC",
-            of_columns([int64(0..ROWS)], one_group()),
+            of_columns([int64(0..ROWS)], &one_group()),
             true,
         ),
         lie(
             "the other column",
             "v",
-            of_columns([int64(0..ROWS)], one_group()),
+            of_columns([int64(0..ROWS)], &one_group()),
             true,
         ),
         lie(
             "another direction in one file",
             "k",
-            spoilt(one_group(), descending),
+            spoilt(&one_group(), descending),
             true,
         ),
         lie(
@@ -261,7 +261,7 @@ fn lies_of_order() -> Vec<Lie> {
         lie(
             "nothing known of rows in no order",
             "k",
-            spoilt(two_groups_unknown(), |files| {
+            spoilt(&two_groups_unknown(), |files| {
                 for file in files {
                     file.sort_unstable_by_key(|key| key * 7919 % 1009);
                 }
@@ -405,7 +405,8 @@ async fn lies_end_the_query() {
 
 #[tokio::test]
 async fn lies_are_found_out_in_reverse_and_without_order_by() {
-    let keys = |swap: [usize; 2]| spoilt(one_group(), move |files| files[1].swap(swap[0], swap[1]));
+    let keys =
+        |swap: [usize; 2]| spoilt(&one_group(), move |files| files[1].swap(swap[0], swap[1]));
     let folder = keys([100, 150]);
     let ctx = session(2, "rows").await;
     run(&ctx, &folder.ddl("k")).await;
@@ -430,7 +431,7 @@ async fn lies_are_found_out_in_reverse_and_without_order_by() {
 
 #[tokio::test]
 async fn errors_name_what_is_wrong() {
-    let folder = spoilt(two_groups_unknown(), |files| {
+    let folder = spoilt(&two_groups_unknown(), |files| {
         files.truncate(1);
         files[0].swap(140, 150);
     });
@@ -479,7 +480,7 @@ async fn errors_name_what_is_wrong() {
 #[tokio::test]
 async fn pieces_are_checked_where_they_meet() {
     for (partitions, order) in [(1, "k"), (2, "k"), (4, "k"), (2, "k DESC"), (4, "k DESC")] {
-        let folder = spoilt(two_groups_unknown(), |files| {
+        let folder = spoilt(&two_groups_unknown(), |files| {
             files.truncate(1);
             files[0][..128].iter_mut().for_each(|key| *key += 10_000);
         });
@@ -615,7 +616,7 @@ async fn true_orders_are_never_called_false() {
 
 #[tokio::test]
 async fn what_is_checked_is_counted() {
-    let folder = spoilt(one_group(), |_| {});
+    let folder = spoilt(&one_group(), |_| {});
     for (verify, checked) in [
         ("off", None),
         ("boundaries", Some(3 * 4 * 2)),
@@ -638,7 +639,7 @@ async fn what_is_checked_is_counted() {
 /// The option of a table goes before that of the session.
 #[tokio::test]
 async fn a_table_has_an_option_of_its_own() {
-    let folder = spoilt(one_group(), |files| files[0].swap(63, 64));
+    let folder = spoilt(&one_group(), |files| files[0].swap(63, 64));
     let ctx = session(1, "rows").await;
     let options = "OPTIONS ('sorted_listing.verify' 'off')";
     run(&ctx, &format!("{} {options}", folder.ddl("k"))).await;
