@@ -117,7 +117,7 @@ mod tests {
                 let mut values: Vec<_> = (0..rows).collect();
                 assert!(all_pairs(&values, |a, b| a <= b));
                 values[place] = 0;
-                assert_eq!(all_pairs(&values, |a, b| a <= b), place == 0);
+                assert_eq!(all_pairs(&values, |a, b| a <= b), place == 1);
                 assert!(!all_pairs(&values, |a, b| a < b));
             }
         }
