@@ -31,7 +31,6 @@ pub(crate) enum Arranged {
 pub(crate) struct Arrangement<'a> {
     pub(crate) planner: &'a Planner<'a>,
     pub(crate) scan: &'a FileScanConfig,
-    pub(crate) files: &'a [ListedFile],
     pub(crate) scan_files: &'a ScanFiles,
 }
 
@@ -42,11 +41,15 @@ pub(crate) struct InSlices {
     /// How they own ranges of the key, or why they do not.
     pub(crate) ranges: Result<Ranges, String>,
     pub(crate) grouping: Grouping,
-    /// How many columns of the key they are in order of.
-    pub(crate) columns: usize,
+    /// The beginning of the key, if they are in order of that only.
+    pub(crate) prefix: Option<Sorted>,
 }
 
 impl Arrangement<'_> {
+    pub(crate) fn files(&self) -> &[ListedFile] {
+        self.scan_files.files()
+    }
+
     /// By the first of `keys`, declaring the others where they hold too.
     pub(crate) fn arrange(&self, mut keys: Vec<Sorted>) -> Result<Arranged> {
         if let Some(why) = keys.iter().find_map(|key| self.why_false(key)) {
@@ -62,14 +65,14 @@ impl Arrangement<'_> {
         let key = &keys[0];
         let in_slices = match self.planner.partitioning(self.scan) {
             Some(partitioning) => {
-                let parts = Parts::files(self.files, &key.facts);
+                let parts = Parts::files(self.files(), &key.facts);
                 match self.declared_slices(&parts.units) {
                     Ok(slices) => InSlices {
                         parts,
                         slices,
                         ranges: Err("the partitioning is declared".into()),
                         grouping: Grouping::Declared(partitioning.clone()),
-                        columns: keys[0].ordering.len(),
+                        prefix: None,
                     },
                     Err(obstacle) => {
                         let why = self.why_not(obstacle, key, &parts);
@@ -87,7 +90,7 @@ impl Arrangement<'_> {
 
     /// What proves the order of `key` false, if something does.
     fn why_false(&self, key: &Sorted) -> Option<WhyNot> {
-        let mut files = self.files.iter().zip(&key.facts);
+        let mut files = self.files().iter().zip(&key.facts);
         files.find_map(|(file, facts)| {
             let contradiction = facts.contradiction.as_ref()?;
             Some(WhyNot::FalseOrder {
@@ -137,7 +140,7 @@ impl Arrangement<'_> {
                         slices,
                         ranges: Ok(ranges),
                         grouping,
-                        columns: key.ordering.len(),
+                        prefix: None,
                     });
                 }
                 Err(why) => why_no_ranges = why,
@@ -147,13 +150,13 @@ impl Arrangement<'_> {
             .slices
             .into_iter()
             .map(|run| Slice { runs: vec![run] });
-        let (parts, slices) = parts.joined(slices.collect(), self.files, facts);
+        let (parts, slices) = parts.joined(slices.collect(), self.files(), facts);
         Ok(InSlices {
             parts,
             slices,
             ranges: Err(why_no_ranges),
             grouping,
-            columns: key.ordering.len(),
+            prefix: None,
         })
     }
 
@@ -175,14 +178,14 @@ impl Arrangement<'_> {
         target: usize,
         strategy: Strategy,
     ) -> (Parts, Result<Layout, NoLayout>) {
-        let groups = Parts::row_groups(self.files, facts);
+        let groups = Parts::row_groups(self.files(), facts);
         let of_groups = lay_out(&groups.units, target, strategy);
         let contiguous =
             matches!(&of_groups, Ok(layout) if layout.strategy == Strategy::Contiguous);
         if contiguous || !groups.any_cut() {
             return (groups, of_groups);
         }
-        let files = Parts::files(self.files, facts);
+        let files = Parts::files(self.files(), facts);
         let of_files = lay_out(&files.units, target, strategy);
         if of_files.is_ok() || of_groups.is_err() {
             (files, of_files)
@@ -198,16 +201,14 @@ impl Arrangement<'_> {
             parts,
             slices,
             grouping,
-            columns,
+            prefix,
             ranges: owned,
         } = in_slices;
         // The first key holds by the making of the slices.
         let mut further = keys.split_off(1);
         let mut finer = None;
         let mut null_free = null_free_columns(&keys);
-        if columns < keys[0].ordering.len()
-            && let Some(prefix) = keys[0].first_columns(columns, self.scan_files)
-        {
+        if let Some(prefix) = prefix {
             let whole = ranges.as_ref().and_then(|ranges| ranges.whole.as_deref());
             finer = self.finer(&keys[0], &units, &slices, whole);
             keys = vec![prefix];
@@ -263,7 +264,7 @@ impl Arrangement<'_> {
                 ordering: shorter,
             };
         }
-        let parts = Parts::row_groups(self.files, &key.facts);
+        let parts = Parts::row_groups(self.files(), &key.facts);
         let slices = slices_of_clusters(&parts.units, 1);
         let fan_in = slices
             .iter()
@@ -279,9 +280,11 @@ impl Arrangement<'_> {
             };
             return Ok(Arranged::Unordered(why, None));
         }
-        let (parts, _) = parts.joined(slices, self.files, &key.facts);
+        let (parts, _) = parts.joined(slices, self.files(), &key.facts);
         let offer = Offer {
-            units: parts.scan_units(self.files, &key.facts, self.scan)?.into(),
+            units: parts
+                .scan_units(self.files(), &key.facts, self.scan)?
+                .into(),
             layout: parts.units,
             null_free: null_free_columns(std::slice::from_ref(&key)),
             ordering: key.ordering,
@@ -295,13 +298,13 @@ impl Arrangement<'_> {
 
     pub(crate) fn without_constants(&self, key: &Sorted) -> Option<LexOrdering> {
         let partition = self.scan.file_schema().fields().len();
-        without_constants(key, self.files, partition)
+        without_constants(key, self.files(), partition)
     }
 
     /// The files of each declared partition, in key order.
     fn declared_slices(&self, units: &[layout::Unit]) -> Result<Vec<Slice>, Obstacle> {
         let mut slices = vec![vec![]; self.scan.file_groups.len()];
-        for (unit, file) in self.files.iter().enumerate() {
+        for (unit, file) in self.files().iter().enumerate() {
             slices[file.group].push(unit);
         }
         slices
@@ -323,7 +326,7 @@ impl Arrangement<'_> {
             let part = &parts.parts[unit];
             let bounds = parts.units[unit].bounds.as_ref();
             FilePart {
-                file: self.files[part.file].file.path().to_string(),
+                file: self.files()[part.file].file.path().to_string(),
                 row_groups: part.groups.clone(),
                 bounds: bounds.and_then(|bounds| self.scan_files.values_of(&key.ordering, bounds)),
             }
@@ -342,7 +345,7 @@ impl Arrangement<'_> {
     fn unknown_bounds(&self, file: usize, facts: &[KeyFacts]) -> WhyNot {
         let unknown = facts[file].bounds.as_ref().err();
         WhyNot::UnknownBounds {
-            file: self.files[file].file.path().to_string(),
+            file: self.files()[file].file.path().to_string(),
             reason: unknown.map_or_else(String::new, |unknown| unknown.why.clone()),
         }
     }

@@ -129,6 +129,7 @@ const RANGE_PARTITIONING: &str = "range_partitioning";
 const SPLIT_POINTS_FROM: &str = "split_points_from";
 const MERGE_JOINS: &str = "merge_joins";
 const SNAPSHOT_TTL: &str = "snapshot_ttl";
+const VERIFY: &str = "verify";
 
 const UNITS_OF_TIME: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
 
@@ -157,7 +158,20 @@ fn show_ttl(ttl: Option<Duration>) -> String {
     let (name, unit) = unit.unwrap_or(&UNITS_OF_TIME[0]);
     format!("{}{name}", millis / u128::from(*unit))
 }
-const VERIFY: &str = "verify";
+
+/// The one of `all` that `value` names; `name` gives that of each.
+fn named<T: Copy>(key: &str, value: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T> {
+    let is_it = |option: &&T| name(**option).eq_ignore_ascii_case(value.trim());
+    match all.iter().find(is_it) {
+        Some(option) => Ok(*option),
+        None => {
+            let prefix = SortedListingConfig::PREFIX;
+            let valid: Vec<_> = all.iter().map(|option| name(*option)).collect();
+            let valid = valid.join("', '");
+            config_err!("Invalid value for {prefix}.{key}: '{value}'; valid ones are '{valid}'")
+        }
+    }
+}
 
 impl SortedListingConfig {
     /// This configuration with `overrides` on top: option names without the prefix, and their values.
@@ -221,28 +235,11 @@ impl ExtensionOptions for SortedListingConfig {
             },
             RANGE_PARTITIONING => {
                 let all = [RangeOption::Auto, RangeOption::Off];
-                let named =
-                    |option: &RangeOption| option.as_str().eq_ignore_ascii_case(value.trim());
-                match all.into_iter().find(named) {
-                    Some(option) => self.range_partitioning = option,
-                    None => {
-                        return config_err!(
-                            "Invalid value for {prefix}.{key}: '{value}'; valid ones are 'auto', 'off'"
-                        );
-                    }
-                }
+                self.range_partitioning = named(key, value, &all, RangeOption::as_str)?;
             }
             VERIFY => {
                 let all = [Verify::Off, Verify::Boundaries, Verify::Rows];
-                let named = |verify: &Verify| verify.as_str().eq_ignore_ascii_case(value.trim());
-                match all.into_iter().find(named) {
-                    Some(verify) => self.verify = verify,
-                    None => {
-                        return config_err!(
-                            "Invalid value for {prefix}.{key}: '{value}'; valid ones are 'off', 'boundaries', 'rows'"
-                        );
-                    }
-                }
+                self.verify = named(key, value, &all, Verify::as_str)?;
             }
             SPLIT_POINTS_FROM => {
                 let table = value.trim();

@@ -162,6 +162,7 @@ mod split_points;
 mod statistics;
 mod table;
 mod table_functions;
+mod table_lookup;
 #[cfg(test)]
 mod test_random;
 mod units;

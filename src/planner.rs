@@ -288,7 +288,6 @@ impl Planner<'_> {
             Ok(keys) => Arrangement {
                 planner: self,
                 scan,
-                files: files.files(),
                 scan_files: files,
             }
             .arrange(keys),

@@ -27,7 +27,7 @@ impl Arrangement<'_> {
                     strategy: Strategy::Contiguous,
                     stepped_down: None,
                 },
-                columns,
+                prefix: Some(prefix),
             })
         })
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{DataFusionError, Result, SplitPoint};
+use datafusion::common::{Result, SplitPoint};
 use datafusion::physical_expr::{LexOrdering, RangePartitioning};
 
 use crate::arrange::{Arrangement, InSlices};
@@ -18,6 +18,8 @@ pub(crate) struct Ranges {
     cuts: Cuts,
     /// The same by columns and values of the table.
     partitioning: RangePartitioning,
+    /// The same by all columns that they are cut by.
+    points: Vec<SplitPoint>,
     key: SortKey,
     /// All units uncut, if some are in several slices.
     whole: Option<(Parts, Slice)>,
@@ -42,11 +44,12 @@ impl Arrangement<'_> {
             Some(Err(why)) => return Err(why.to_string()),
             None => self.balanced_cuts(key, parts, &run)?,
         };
-        let partitioning = self.partitioning_of(key, parts, &cuts, &sort_key)?;
+        let points = split_points(&cuts, &sort_key)?;
+        let partitioning = self.partitioning_of(key, parts, cuts.columns(), &points)?;
         let slices = cuts
             .slices(&parts.units)
             .ok_or("not all bounds are known")?;
-        let (cut, slices) = parts.clone().joined(slices, self.files, &key.facts);
+        let (cut, slices) = parts.clone().joined(slices, self.files(), &key.facts);
         let is_clipped = cut.count_across(&slices, &cuts) > 0;
         if is_clipped && cuts.columns() > projected_columns(self.scan, &key.ordering) {
             return Err("rows have to be clipped by columns that the query does not read".into());
@@ -55,12 +58,13 @@ impl Arrangement<'_> {
             let (whole, slices) =
                 parts
                     .clone()
-                    .joined(vec![Slice { runs: vec![run] }], self.files, &key.facts);
+                    .joined(vec![Slice { runs: vec![run] }], self.files(), &key.facts);
             (whole, slices.into_iter().next().unwrap_or_default())
         });
         let ranges = Ranges {
             cuts,
             partitioning,
+            points,
             key: sort_key,
             whole,
         };
@@ -85,21 +89,20 @@ impl Arrangement<'_> {
         })
     }
 
-    /// What `cuts` are to DataFusion. Columns that have one value in the whole scan are left out.
+    /// What `points` of the first `columns` columns are to DataFusion. Columns that have one value in the whole scan are left out.
     fn partitioning_of(
         &self,
         key: &Sorted,
         parts: &Parts,
-        cuts: &Cuts,
-        sort_key: &SortKey,
+        columns: usize,
+        points: &[SplitPoint],
     ) -> Result<RangePartitioning, String> {
         let constant = match &self.planner.split_points {
             Some(_) => 0,
-            None => constant_columns(parts).min(cuts.columns() - 1),
+            None => constant_columns(parts).min(columns - 1),
         };
-        let ordering = LexOrdering::new(key.ordering[constant..cuts.columns()].to_vec())
+        let ordering = LexOrdering::new(key.ordering[constant..columns].to_vec())
             .ok_or("slices are not cut by any column")?;
-        let points = split_points(cuts, sort_key)?;
         let varying = |point: &SplitPoint| SplitPoint::new(point.values()[constant..].to_vec());
         let points = points.iter().map(varying).collect();
         RangePartitioning::try_new(ordering, points).map_err(|e| e.strip_backtrace())
@@ -113,7 +116,7 @@ impl Arrangement<'_> {
     ) -> Result<(Vec<scan::Unit>, Option<InRanges>)> {
         let units = in_slices
             .parts
-            .scan_units(self.files, &key.facts, self.scan)?;
+            .scan_units(self.files(), &key.facts, self.scan)?;
         let Ok(ranges) = &in_slices.ranges else {
             return Ok((units, None));
         };
@@ -129,14 +132,15 @@ impl Arrangement<'_> {
         let whole = match &ranges.whole {
             None => None,
             Some((parts, slice)) => Some(Arc::new(Whole {
-                units: parts.scan_units(self.files, &key.facts, self.scan)?.into(),
+                units: parts
+                    .scan_units(self.files(), &key.facts, self.scan)?
+                    .into(),
                 slice: slice.clone(),
             })),
         };
-        let points = split_points(&ranges.cuts, &ranges.key).map_err(DataFusionError::Internal)?;
         let in_ranges = InRanges {
             partitioning: Arc::new(ranges.partitioning.clone()),
-            points: points.into(),
+            points: ranges.points.as_slice().into(),
             whole,
         };
         Ok((units, Some(in_ranges)))

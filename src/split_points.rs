@@ -5,11 +5,11 @@ use std::sync::Arc;
 use datafusion::catalog::{ScanArgs, Session, TableProvider};
 use datafusion::common::{Result, SplitPoint, TableReference};
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::execution::session_state::SessionState;
 
 use crate::planner::Planner;
 use crate::scan::SortedScan;
 use crate::table::SortedListingTable;
+use crate::table_lookup::{find_table, full_name};
 
 /// The points that a user wants a table to be cut at, or why they are not known.
 pub(crate) type GivenPoints = Result<Arc<[SplitPoint]>, Arc<str>>;
@@ -50,16 +50,9 @@ pub(crate) async fn split_points_from(session: &dyn Session, name: &str) -> Give
 }
 
 async fn table_of(session: &dyn Session, name: &str) -> Result<Arc<dyn TableProvider>, Arc<str>> {
-    let Some(session) = session.as_any().downcast_ref::<SessionState>() else {
-        return Err("tables can be found in a session of DataFusion's only".into());
-    };
-    let reference = TableReference::from(name);
-    let missing = || Arc::from(format!("there is no table '{name}'"));
-    let schema = session
-        .schema_for_ref(reference.clone())
-        .map_err(|_| missing())?;
-    match schema.table(reference.table()).await {
-        Ok(table) => table.ok_or_else(missing),
+    let full = full_name(session, TableReference::from(name));
+    match find_table(session, &full).await {
+        Ok(table) => table.ok_or_else(|| Arc::from(format!("there is no table '{name}'"))),
         Err(e) => Err(e.strip_backtrace().into()),
     }
 }

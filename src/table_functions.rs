@@ -8,12 +8,13 @@ use async_trait::async_trait;
 use datafusion::catalog::{
     MemTable, Session, TableFunction, TableFunctionArgs, TableFunctionImpl, TableProvider,
 };
-use datafusion::common::{DataFusionError, Result, ScalarValue, TableReference, plan_err};
+use datafusion::common::{Result, ScalarValue, TableReference, plan_err};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::report::{LayoutReport, summary_batch, summary_schema, units_batch, units_schema};
 use crate::table::SortedListingTable;
+use crate::table_lookup::{find_table, full_name};
 
 /// The table functions of sorted tables.
 pub(crate) fn table_functions() -> [TableFunction; 2] {
@@ -102,7 +103,10 @@ impl TableProvider for LayoutTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let table = find_table(session, &self.table).await?;
+        let name = full_name(session, self.table.clone());
+        let Some(table) = find_table(session, &name).await? else {
+            return plan_err!("table '{name}' not found");
+        };
         let Some(sorted) = table.downcast_ref::<SortedListingTable>() else {
             return plan_err!(
                 "{}: the table '{}' is no sorted listing table",
@@ -116,23 +120,4 @@ impl TableProvider for LayoutTable {
             .scan(session, projection, filters, limit)
             .await
     }
-}
-
-async fn find_table(
-    session: &dyn Session,
-    name: &TableReference,
-) -> Result<Arc<dyn TableProvider>> {
-    let defaults = &session.config_options().catalog;
-    let full = name
-        .clone()
-        .resolve(&defaults.default_catalog, &defaults.default_schema);
-    let schema = session
-        .catalog_list()
-        .catalog(&full.catalog)
-        .and_then(|catalog| catalog.schema(&full.schema));
-    let table = match schema {
-        Some(schema) => schema.table(&full.table).await?,
-        None => None,
-    };
-    table.ok_or_else(|| DataFusionError::Plan(format!("table '{full}' not found")))
 }

@@ -26,7 +26,7 @@ pub(crate) fn slices_of_clusters(units: &[Unit], target: usize) -> Vec<Slice> {
         .map(|range| {
             let slice = clusters[range.start].start..clusters[range.end - 1].end;
             Slice {
-                runs: best_fit::slices(units, &order[slice], 0),
+                runs: runs_of(units, &order[slice]),
             }
         })
         .collect()

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Bounds, Key, Slice, Unit, balance, best_fit};
+use super::{Bounds, Key, Slice, Unit, balance, runs_of};
 
 /// Where slices of the key space begin. The first has no beginning, and each other one begins at a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Cuts {
             members[owners].iter_mut().for_each(|of| of.push(unit));
         }
         let slice = |members: Vec<usize>| Slice {
-            runs: best_fit::slices(units, &members, 0),
+            runs: runs_of(units, &members),
         };
         Some(members.into_iter().map(slice).collect())
     }
@@ -123,32 +123,24 @@ impl Cuts {
 impl KeyRange {
     /// Whether all keys within `bounds` are in the range.
     pub(crate) fn contains(&self, bounds: &Bounds) -> bool {
-        let (lower, upper) = (
-            bounds.lower.prefix(self.columns),
-            bounds.upper.prefix(self.columns),
-        );
-        self.from
-            .as_ref()
-            .is_none_or(|from| from.prefix(self.columns) <= lower)
-            && self
-                .to
-                .as_ref()
-                .is_none_or(|to| upper < to.prefix(self.columns))
+        self.has_begun(&bounds.lower) && !self.has_ended(&bounds.upper)
     }
 
     /// Whether some key within `bounds` may be in the range.
     pub(crate) fn overlaps(&self, bounds: &Bounds) -> bool {
-        let (lower, upper) = (
-            bounds.lower.prefix(self.columns),
-            bounds.upper.prefix(self.columns),
-        );
-        self.from
-            .as_ref()
-            .is_none_or(|from| from.prefix(self.columns) <= upper)
-            && self
-                .to
-                .as_ref()
-                .is_none_or(|to| lower < to.prefix(self.columns))
+        self.has_begun(&bounds.upper) && !self.has_ended(&bounds.lower)
+    }
+
+    /// Whether the range begins at or before `key`.
+    fn has_begun(&self, key: &Key) -> bool {
+        let from = self.from.as_ref();
+        from.is_none_or(|from| from.prefix(self.columns) <= key.prefix(self.columns))
+    }
+
+    /// Whether the range ends at or before `key`.
+    fn has_ended(&self, key: &Key) -> bool {
+        let to = self.to.as_ref();
+        to.is_some_and(|to| to.prefix(self.columns) <= key.prefix(self.columns))
     }
 
     /// The part of `bounds` in the range.

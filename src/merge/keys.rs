@@ -64,9 +64,7 @@ impl MergeKey {
         };
         key.prefix(self.ordering.len())
     }
-}
 
-impl MergeKey {
     /// Whether `later`, whose keys do not begin before those of `earlier`, may begin before those end.
     pub(crate) fn overlap(&self, earlier: &Bounds, later: &Bounds) -> bool {
         let (end, begin) = if self.reversed {
@@ -151,25 +149,6 @@ impl Keys {
         let columns: Vec<_> = columns.iter().map(|column| column.slice(row, 1)).collect();
         let rows = self.converter.convert_columns(&columns)?;
         Ok(self.of_bound(rows.row(0).data()))
-    }
-
-    /// The key of the last row, if each row is at or after the one before it, the first at or after `last`; or else the
-    /// first row that is not. Keys are compared in the order of bounds.
-    pub(crate) fn check_order(
-        &self,
-        columns: &[ArrayRef],
-        last: Option<&KeyBuf>,
-    ) -> Result<Result<Option<KeyBuf>, usize>> {
-        let rows = self.converter.convert_columns(columns)?;
-        let mut before = last.map(KeyBuf::bytes);
-        for (place, row) in rows.iter().enumerate() {
-            if before.is_some_and(|before| row.data() < before) {
-                return Ok(Err(place));
-            }
-            before = Some(row.data());
-        }
-        let last = rows.num_rows().checked_sub(1);
-        Ok(Ok(last.map(|last| self.of_bound(rows.row(last).data()))))
     }
 
     /// The first row whose key, in the format of bounds, is less than that of the row before it.

@@ -3,9 +3,8 @@
 use std::ops::Range;
 
 use arrow::array::{Array, ArrayRef, UInt64Array};
-use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 
-use super::column::{is_float, lossless_cast, order_is_defined};
+use super::column::{is_float, lossless_cast, order_is_defined, statistics_of};
 use super::lossless::{is_lossless, value_type};
 use super::sort_key::{FileView, SortKey};
 use crate::layout::KeyRange;
@@ -51,11 +50,7 @@ impl SortKey {
             return None;
         }
         let (pages, offsets) = (file.footer.column_index()?, file.footer.offset_index()?);
-        let columns = file.footer.file_metadata().schema_descr();
-        let converter = StatisticsConverter::try_new(&column.name, file.schema, columns)
-            .ok()?
-            .with_missing_null_counts_as_zero(false);
-        let leaf = converter.parquet_column_index()?;
+        let (converter, leaf) = statistics_of(column, file).ok()?;
         if !order_is_defined(file, file.footer.row_group(group), leaf) {
             return None;
         }

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::datasource::source::DataSource;
-use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::limit::LocalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
@@ -101,41 +99,44 @@ fn in_order(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         return Ok(None);
     };
     let order = chain.down(sort.expr())?;
-    let mut sorted = None;
-    if let SortOrderPushdownResult::Exact { inner } = chain.source.try_pushdown_sort(&order)? {
-        sorted = Some(chain.over(inner)?).filter(|sorted| satisfies(sorted, sort.expr()));
+    if let SortOrderPushdownResult::Exact { inner } = chain.source.try_pushdown_sort(&order)?
+        && let Some(sorted) = sorted_by(sort, chain.over(inner)?)?
+    {
+        return Ok(Some(sorted));
     }
     // A filter may know more: rows of one device that are in order of `device, ts` are in order of `ts`.
-    for scan in on_demand(&chain)? {
-        if sorted.is_none() {
-            sorted = Some(chain.over(scan)?).filter(|sorted| satisfies(sorted, sort.expr()));
+    let offered = match chain.source.downcast_ref::<UnorderedScan>() {
+        Some(unordered) => unordered.offered()?,
+        None => None,
+    };
+    let scan = offered
+        .as_ref()
+        .or_else(|| chain.source.downcast_ref::<SortedScan>());
+    let on_demand = scan.into_iter().flat_map(SortedScan::on_demand);
+    for scan in offered.clone().map(Ok).into_iter().chain(on_demand) {
+        let plan = chain.over(Arc::new(scan?))?;
+        if let Some(sorted) = sorted_by(sort, plan)? {
+            return Ok(Some(sorted));
         }
     }
-    Ok(sorted.map(|sorted| match sort.fetch() {
-        Some(fetch) => Arc::new(LocalLimitExec::new(sorted, fetch)) as _,
-        None => sorted,
-    }))
+    Ok(None)
 }
 
-/// The scan below in each of the orders that it can be put into.
-fn on_demand(chain: &Chain<'_>) -> Result<Vec<Arc<dyn DataSource>>> {
-    let scans = match chain.source.downcast_ref::<SortedScan>() {
-        Some(sorted) => sorted.on_demand()?,
-        None => match chain.source.downcast_ref::<UnorderedScan>() {
-            Some(unordered) => unordered.on_demand()?,
-            None => vec![],
-        },
-    };
-    Ok(scans.into_iter().map(|scan| Arc::new(scan) as _).collect())
+/// `plan` in place of `sort`, if it is in that order.
+fn sorted_by(
+    sort: &SortExec,
+    plan: Arc<dyn ExecutionPlan>,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let properties = plan.equivalence_properties();
+    if !properties.ordering_satisfy(sort.expr().iter().cloned())? {
+        return Ok(None);
+    }
+    Ok(Some(match sort.fetch() {
+        Some(fetch) => Arc::new(LocalLimitExec::new(plan, fetch)),
+        None => plan,
+    }))
 }
 
 fn is_ours(chain: &Chain<'_>) -> bool {
     chain.source.is::<SortedScan>() || chain.source.is::<UnorderedScan>()
-}
-
-fn satisfies(plan: &Arc<dyn ExecutionPlan>, ordering: &LexOrdering) -> bool {
-    let properties = plan.equivalence_properties();
-    properties
-        .ordering_satisfy(ordering.iter().cloned())
-        .unwrap_or(false)
 }

@@ -4,9 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
 use futures::{Stream, StreamExt};
 
@@ -44,50 +44,47 @@ impl Clipped {
     }
 
     /// What is clipped away here is read by another slice only if rows are in order: a false order would lose rows.
-    fn check_order(&mut self, batch: &RecordBatch) -> Result<()> {
-        let columns = self.keys.columns(batch)?;
-        let last = self.keys.check_order(&columns, self.last.as_ref())?;
-        match last {
-            Ok(Some(last)) => self.last = Some(last),
-            Ok(None) => {}
-            Err(row) => {
-                return exec_err!(
-                    "the rows are not in the order that is declared: row {row} of a batch comes before the one that \
-                     it follows. Write the file anew in that order, or declare another one"
-                );
-            }
+    fn check_order(&mut self, columns: &[ArrayRef], rows: usize) -> Result<()> {
+        let first = self.keys.of_row(columns, 0)?;
+        let late = match &self.last {
+            // In the order of files, whichever way the scan is read.
+            Some(last) if first.bytes() < last.bytes() => Some(0),
+            _ => self.keys.first_descent(columns)?,
+        };
+        if let Some(row) = late {
+            return exec_err!(
+                "the rows are not in the order that is declared: row {row} of a batch comes before the one that \
+                 it follows. Write the file anew in that order, or declare another one"
+            );
         }
+        self.last = Some(self.keys.of_row(columns, rows - 1)?);
         Ok(())
     }
 
+    /// The rows of `batch`, which has some, that are in the range.
     fn clip(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
-        self.check_order(batch)?;
-        let start = self
-            .rows_before(batch, self.range.from.as_ref())?
-            .unwrap_or(0);
         let rows = batch.num_rows();
-        let end = self
-            .rows_before(batch, self.range.to.as_ref())?
-            .unwrap_or(rows);
+        let columns = self.keys.columns(batch)?;
+        self.check_order(&columns, rows)?;
+        let before = |limit: &Option<Key>| match limit {
+            Some(limit) => self.rows_before(&columns, rows, limit).map(Some),
+            None => Ok(None),
+        };
+        let start = before(&self.range.from)?.unwrap_or(0);
+        let end = before(&self.range.to)?.unwrap_or(rows);
         self.is_over = end < rows;
         Ok(batch.slice(start, end.saturating_sub(start)))
     }
 
-    /// How many rows of `batch` come before `limit`. O(log rows).
-    fn rows_before(&self, batch: &RecordBatch, limit: Option<&Key>) -> Result<Option<usize>> {
-        let Some(limit) = limit.map(|limit| limit.prefix(self.range.columns)) else {
-            return Ok(None);
-        };
-        let columns = self.keys.columns(batch)?;
-        let is_before = |row| {
-            Ok::<_, datafusion::error::DataFusionError>(
-                self.keys.of_row(&columns, row)?.bytes() < limit,
-            )
-        };
-        let (mut low, mut high) = (0, batch.num_rows());
+    /// How many of `rows` rows come before `limit`. O(log rows).
+    fn rows_before(&self, columns: &[ArrayRef], rows: usize, limit: &Key) -> Result<usize> {
+        let limit = limit.prefix(self.range.columns);
+        let is_before =
+            |row| Ok::<_, DataFusionError>(self.keys.of_row(columns, row)?.bytes() < limit);
+        let (mut low, mut high) = (0, rows);
         // Mostly, all rows are on one side.
-        if high > 0 && is_before(high - 1)? {
-            return Ok(Some(high));
+        if is_before(rows - 1)? {
+            return Ok(rows);
         }
         while low < high {
             let middle = low + (high - low) / 2;
@@ -97,7 +94,7 @@ impl Clipped {
                 high = middle;
             }
         }
-        Ok(Some(low))
+        Ok(low)
     }
 }
 
@@ -107,6 +104,7 @@ impl Stream for Clipped {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         while !self.is_over {
             let clipped = match ready!(self.rows.poll_next_unpin(cx)) {
+                Some(Ok(batch)) if batch.num_rows() == 0 => continue,
                 Some(Ok(batch)) => self.clip(&batch),
                 other => return Poll::Ready(other),
             };

@@ -1,5 +1,6 @@
 //! An order that goes on where the declared one ends, on demand.
 
+use std::iter::once_with;
 use std::sync::Arc;
 
 use datafusion::common::Result;
@@ -51,30 +52,37 @@ impl SortedScan {
             finer: None,
             ..self.with_orderings(orderings.clone())
         };
-        let projected = scan.merge_key()?.ordering().len();
-        let whole_key = &orderings.first()?;
-        if projected == whole_key.len() {
-            return Some(scan);
+        scan.up_to_projected()
+    }
+
+    /// This scan, whose first ordering ends before its first column that is not projected, and whose others follow from
+    /// the whole of it; `None` if no column is projected.
+    pub(super) fn up_to_projected(self) -> Option<Self> {
+        let whole = self.orderings().first()?;
+        let projected = self.merge_key()?.ordering().len();
+        if projected == whole.len() {
+            return Some(self);
         }
-        let projected = LexOrdering::new(whole_key[..projected].to_vec())?;
-        Some(scan.with_orderings(vec![projected]))
+        let projected = LexOrdering::new(whole[..projected].to_vec())?;
+        Some(self.with_orderings(vec![projected]))
     }
 
     /// This scan in each of the orders that it can be put into, but the one that it is in.
-    pub(crate) fn on_demand(&self) -> Result<Vec<Self>> {
-        let finer = self.finer();
-        let finer_reversed = match &finer {
-            Some(finer) => finer.reversed()?,
-            None => None,
-        };
-        let orders = [self.reversed()?, finer, finer_reversed];
-        Ok(orders.into_iter().flatten().collect())
+    pub(crate) fn on_demand(&self) -> impl Iterator<Item = Result<Self>> {
+        let reversed = || self.reversed();
+        let finer = || Ok(self.finer());
+        let finer_reversed = || self.finer().map_or(Ok(None), |finer| finer.reversed());
+        // One after another, as far as they are asked for.
+        once_with(reversed)
+            .chain(once_with(finer))
+            .chain(once_with(finer_reversed))
+            .filter_map(Result::transpose)
     }
 
     /// This scan, put into `order`, if it can be.
     pub(super) fn put_in_order(&self, order: &[PhysicalSortExpr]) -> Result<Option<Self>> {
-        for scan in self.on_demand()? {
-            if let Some(scan) = scan.in_order(order)? {
+        for scan in self.on_demand() {
+            if let Some(scan) = scan?.in_order(order)? {
                 return Ok(Some(scan));
             }
         }

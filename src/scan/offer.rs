@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::physical_expr::LexOrdering;
 
@@ -35,28 +34,22 @@ pub(crate) struct Offer {
 impl Offer {
     /// The files of `scan` in order, in as many slices as it has partitions; `None` if it projects no column of the
     /// ordering. The order ends before the first of its columns that is not projected.
-    pub(super) fn take_up(&self, scan: &FileScanConfig) -> Result<Option<SortedScan>> {
+    pub(super) fn take_up(&self, scan: &FileScanConfig) -> Option<SortedScan> {
         let partitions = scan.file_groups.len();
         let mut slices = slices_of_clusters(&self.layout, partitions);
         // What is above has counted the partitions.
         slices.resize(partitions.max(slices.len()), Slice { runs: vec![] });
+        let orderings = std::iter::once(&self.ordering).chain(&self.further);
         let sorted = SortedScan::new(
             scan,
             Arc::clone(&self.units),
             slices,
-            vec![self.ordering.clone()],
+            orderings.cloned().collect(),
             self.null_free.clone(),
             Grouping::Clusters(Arc::clone(&self.why)),
         )
         .with_read_ahead_bytes(self.read_ahead_bytes)
         .with_verify(self.verify);
-        let Some(key) = sorted.merge_key() else {
-            return Ok(None);
-        };
-        let projected = self.ordering[..key.ordering().len()].to_vec();
-        let is_whole = projected.len() == self.ordering.len();
-        let further = self.further.iter().filter(|_| is_whole).cloned();
-        let orderings = LexOrdering::new(projected).into_iter().chain(further);
-        Ok(Some(sorted.with_orderings(orderings.collect())))
+        sorted.up_to_projected()
     }
 }

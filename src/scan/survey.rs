@@ -32,14 +32,6 @@ impl SortedScan {
 }
 
 impl UnorderedScan {
-    /// The scan that it becomes where a query asks for the order that it has on demand, if it has one.
-    pub(crate) fn offered(&self) -> Result<Option<SortedScan>> {
-        match &self.offer {
-            Some(offer) => offer.take_up(&self.file_scan()?),
-            None => Ok(None),
-        }
-    }
-
     pub(crate) fn file_scan(&self) -> Result<FileScanConfig> {
         as_file_scan(&self.files)
     }

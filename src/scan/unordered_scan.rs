@@ -21,7 +21,7 @@ use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 
 use super::offer::Offer;
 use super::order_display::show;
-use super::{SortedScan, as_file_scan, some_only_prune};
+use super::{SortedScan, some_only_prune};
 use crate::why_not::WhyNot;
 
 /// A [`FileScanConfig`] that `EXPLAIN` shows with the reason why its files are in no order.
@@ -52,22 +52,13 @@ impl UnorderedScan {
         self
     }
 
-    /// The files in each of the orders that are offered.
-    pub(crate) fn on_demand(&self) -> Result<Vec<SortedScan>> {
-        let Some(sorted) = self.in_order_offered()? else {
-            return Ok(vec![]);
-        };
-        let others = sorted.on_demand()?;
-        Ok(std::iter::once(sorted).chain(others).collect())
-    }
-
-    /// The files in the order that is offered, if it can be had.
-    fn in_order_offered(&self) -> Result<Option<SortedScan>> {
+    /// The scan that it becomes where a query asks for the order that it has on demand, if it has one.
+    pub(crate) fn offered(&self) -> Result<Option<SortedScan>> {
         // The rows within a limit are not those that come first in this order.
         let Some(offer) = self.offer.as_ref().filter(|_| self.fetch().is_none()) else {
             return Ok(None);
         };
-        let sorted = offer.take_up(&as_file_scan(&self.files)?)?;
+        let sorted = offer.take_up(&self.file_scan()?);
         Ok(sorted.map(|sorted| sorted.with_filters_only_prune(self.filters_only_prune)))
     }
 
@@ -190,7 +181,7 @@ impl DataSource for UnorderedScan {
         &self,
         order: &[PhysicalSortExpr],
     ) -> Result<SortOrderPushdownResult<Arc<dyn DataSource>>> {
-        if let Some(sorted) = self.in_order_offered()? {
+        if let Some(sorted) = self.offered()? {
             let pushed = sorted.try_pushdown_sort(order)?;
             if matches!(pushed, SortOrderPushdownResult::Exact { .. }) {
                 return Ok(pushed);

@@ -254,6 +254,15 @@ async fn compare_joins(left: &Folder, right: &Folder, ctx: &SessionContext) {
     }
 }
 
+/// The plan of a join of which neither side is repartitioned or sorted.
+fn assert_merges(plan: &str) {
+    assert!(plan.contains("SortMergeJoinExec"), "{plan}");
+    assert!(
+        !plan.contains("RepartitionExec") && !plan.contains("SortExec"),
+        "{plan}"
+    );
+}
+
 fn join_session(partitions: usize) -> Session {
     Session::new(partitions)
         .set(
@@ -292,11 +301,7 @@ async fn shared_split_points_make_joins_stream() {
             ctx.register_table(name, Arc::new(table)).unwrap();
         }
         let plan = plan(&ctx, &left, JOINS[0]).await;
-        assert!(plan.contains("SortMergeJoinExec"), "{plan}");
-        assert!(
-            !plan.contains("RepartitionExec") && !plan.contains("SortExec"),
-            "{plan}"
-        );
+        assert_merges(&plan);
         compare_joins(&left, &right, &ctx).await;
         run(&ctx, "SET sorted_listing.merge_joins = false").await;
         let plan = crate::support::plan(&ctx, &left, JOINS[0]).await;
@@ -305,11 +310,7 @@ async fn shared_split_points_make_joins_stream() {
         compare_joins(&left, &right, &ctx).await;
         run(&ctx, "SET datafusion.optimizer.prefer_hash_join = false").await;
         let plan = crate::support::plan(&ctx, &left, JOINS[0]).await;
-        assert!(plan.contains("SortMergeJoinExec"), "{plan}");
-        assert!(
-            !plan.contains("RepartitionExec") && !plan.contains("SortExec"),
-            "{plan}"
-        );
+        assert_merges(&plan);
         compare_joins(&left, &right, &ctx).await;
     }
 }
@@ -326,11 +327,7 @@ async fn split_points_come_from_another_table() {
             |table: &str| format!("{ddl} OPTIONS ('sorted_listing.split_points_from' '{table}')");
         run(&ctx, &from("t")).await;
         let plan = plan(&ctx, &left, JOINS[0]).await;
-        assert!(plan.contains("SortMergeJoinExec"), "{plan}");
-        assert!(
-            !plan.contains("RepartitionExec") && !plan.contains("SortExec"),
-            "{plan}"
-        );
+        assert_merges(&plan);
         compare_joins(&left, &right, &ctx).await;
 
         run(&ctx, "DROP TABLE u").await;
