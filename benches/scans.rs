@@ -25,6 +25,10 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_sorted_listing::SessionStateBuilderExt;
 use futures::StreamExt;
 
+/// That of `datafusion-cli`. The system's takes up to half of the time of a scan, and how much depends on chance.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// How a query is run.
@@ -36,10 +40,35 @@ enum Engine {
     /// The stock table with `split_file_groups_by_statistics`.
     Split,
     Ours,
+    /// Ours with `sorted_listing.verify = off`.
+    Unchecked,
+    /// Ours with `sorted_listing.verify = rows`.
+    EveryRow,
 }
 
 impl Engine {
-    const ALL: [Self; 4] = [Self::Unordered, Self::Stock, Self::Split, Self::Ours];
+    /// Ours comes last.
+    fn of(line: &Line) -> Vec<Self> {
+        let compared = match line.query {
+            "verify" => vec![Self::Unchecked, Self::EveryRow],
+            // Where there is a LIMIT, or no order, the unordered scan is nothing to compare with.
+            _ if line.order.ends_with("ts") || line.order.ends_with("DESC") => {
+                vec![Self::Unordered, Self::Stock, Self::Split]
+            }
+            _ => vec![Self::Stock, Self::Split],
+        };
+        compared.into_iter().chain([Self::Ours]).collect()
+    }
+
+    /// The value of `sorted_listing.verify`, if this is of ours.
+    fn verify(self) -> Option<&'static str> {
+        match self {
+            Self::Unordered | Self::Stock | Self::Split => None,
+            Self::Ours => Some("boundaries"),
+            Self::Unchecked => Some("off"),
+            Self::EveryRow => Some("rows"),
+        }
+    }
 
     fn name(self) -> &'static str {
         match self {
@@ -47,6 +76,8 @@ impl Engine {
             Self::Stock => "stock",
             Self::Split => "split",
             Self::Ours => "ours",
+            Self::Unchecked => "unchecked",
+            Self::EveryRow => "every row",
         }
     }
 }
@@ -59,7 +90,7 @@ struct Line {
     order: &'static str,
 }
 
-const LINES: [Line; 17] = [
+const LINES: [Line; 19] = [
     line("disjoint", "order", "SELECT * FROM t", "ORDER BY ts"),
     line("touching", "order", "SELECT * FROM t", "ORDER BY ts"),
     line("one", "order", "SELECT * FROM t", "ORDER BY ts"),
@@ -81,6 +112,8 @@ const LINES: [Line; 17] = [
         "SELECT * FROM t",
         "ORDER BY ts LIMIT 100",
     ),
+    line("disjoint", "verify", "SELECT * FROM t", "ORDER BY ts"),
+    line("one", "verify", "SELECT * FROM t", "ORDER BY ts"),
     line("overlap", "order", "SELECT * FROM t", "ORDER BY ts"),
     line("full", "order", "SELECT * FROM t", "ORDER BY ts"),
     line("disjoint", "desc", "SELECT * FROM t", "ORDER BY ts DESC"),
@@ -154,16 +187,23 @@ async fn run(folder: &str, engine: &str, sql: &str) -> Result<()> {
     let mut builder = SessionStateBuilder::new()
         .with_config(config)
         .with_default_features();
-    if engine == Engine::Ours.name() {
+    let all = [Engine::Ours, Engine::Unchecked, Engine::EveryRow];
+    let verify = all.into_iter().find(|ours| ours.name() == engine);
+    let verify = verify.and_then(Engine::verify);
+    if verify.is_some() {
         builder = builder.with_sorted_listing();
     }
     let ctx = SessionContext::new_with_state(builder.build());
+    if let Some(verify) = verify {
+        ctx.sql(&format!("SET sorted_listing.verify = '{verify}'"))
+            .await?;
+    }
     let options = std::env::var("SCANS_SET").unwrap_or_default();
     for (option, value) in options
         .split(';')
         .filter_map(|option| option.split_once('='))
     {
-        if option.starts_with("datafusion.") || engine == Engine::Ours.name() {
+        if option.starts_with("datafusion.") || verify.is_some() {
             ctx.sql(&format!("SET {option} = '{value}'")).await?;
         }
     }
@@ -243,12 +283,7 @@ struct Measured {
 }
 
 fn compare_line(title: &str, line: &Line, folder: &Path, runs: usize) -> Result<()> {
-    // Where there is a LIMIT, or no order, the unordered scan is nothing to compare with.
-    let compares = line.order.ends_with("ts") || line.order.ends_with("DESC");
-    let engines: Vec<_> = Engine::ALL
-        .into_iter()
-        .filter(|engine| compares || *engine != Engine::Unordered)
-        .collect();
+    let engines = Engine::of(line);
     let mut measured = vec![vec![]; engines.len()];
     for round in 0..=runs {
         for (engine, measured) in engines.iter().zip(&mut measured) {

@@ -243,9 +243,7 @@ impl Arrangement<'_> {
         if let Some(finer) = finer {
             sorted = sorted.with_finer(finer);
         }
-        Ok(sorted
-            .with_read_ahead_bytes(self.planner.config.read_ahead_bytes)
-            .with_verify(self.planner.config.verify))
+        Ok(sorted.with_options(self.planner.read_options()))
     }
 
     /// What a merge can offer where there are no such slices, for the reason `why`.
@@ -290,8 +288,7 @@ impl Arrangement<'_> {
             ordering: key.ordering,
             further,
             why: Arc::new(why.clone()),
-            read_ahead_bytes: self.planner.config.read_ahead_bytes,
-            verify: self.planner.config.verify,
+            options: self.planner.read_options(),
         };
         Ok(Arranged::Unordered(why, Some(offer)))
     }

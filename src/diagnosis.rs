@@ -44,7 +44,7 @@ async fn read_footers(
     let mut files: Vec<_> = files.try_collect().await?;
     // As DataFusion does.
     files.retain(|file| file.size > 0);
-    let Ok(reader) = FooterReader::try_new(session, format, store) else {
+    let Ok(reader) = FooterReader::try_new(session, format, store, None) else {
         return Ok(());
     };
     let footers: Vec<_> = files.into_iter().map(|file| reader.read(file)).collect();

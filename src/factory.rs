@@ -85,6 +85,7 @@ impl TableProviderFactory for SortedListingTableFactory {
             Some(listing) => {
                 let table = SortedListingTable::from(listing.clone());
                 table.check_order()?;
+                let table = table.with_name(cmd.name.to_string());
                 Ok(Arc::new(table.with_overrides(overrides)?))
             }
             None if overrides.is_empty() => Ok(table),

@@ -16,6 +16,8 @@ use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::parquet_to_arrow_schema;
 use parquet::file::metadata::ParquetMetaData;
 
+use crate::as_listed::Listing;
+
 /// Reads footers as DataFusion's own scan will, so that both find them in the same cache.
 #[derive(Clone)]
 pub(crate) struct FooterReader {
@@ -24,6 +26,8 @@ pub(crate) struct FooterReader {
     concurrency: usize,
     /// How many bytes of the end of a file to read first.
     size_hint: Option<usize>,
+    /// What files are read as, if that matters.
+    listing: Option<Listing>,
 }
 
 impl FooterReader {
@@ -32,9 +36,11 @@ impl FooterReader {
         session: &dyn Session,
         format: &dyn FileFormat,
         store: Arc<dyn ObjectStore>,
+        listing: Option<Listing>,
     ) -> Result<Self, String> {
         Ok(Self {
             store,
+            listing,
             cache: session
                 .runtime_env()
                 .cache_manager
@@ -67,14 +73,18 @@ impl FooterReader {
     /// it is `Send`.
     ///
     /// # Errors
-    /// If it cannot be read, naming the file.
+    /// If it cannot be read, or is not the version of the file that was listed any more, naming the file.
     pub(crate) fn read(
         &self,
         file: ObjectMeta,
     ) -> BoxFuture<'static, Result<Arc<ParquetMetaData>>> {
         let reader = self.clone();
         async move {
-            let footer = DFParquetMetadata::new(reader.store.as_ref(), &file)
+            let store = match &reader.listing {
+                Some(listing) => listing.store_of(reader.store, file.clone()),
+                None => reader.store,
+            };
+            let footer = DFParquetMetadata::new(store.as_ref(), &file)
                 .with_metadata_size_hint(reader.size_hint)
                 .with_file_metadata_cache(Some(reader.cache))
                 .fetch_metadata()

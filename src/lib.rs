@@ -133,12 +133,15 @@
 )]
 
 mod arrange;
+mod as_listed;
 mod config;
 mod diagnosis;
 mod factory;
+mod false_order;
 mod footers;
 mod invalidating_sink;
 mod kept_layouts;
+mod key_columns;
 mod key_value;
 mod keys;
 mod layout;
@@ -166,10 +169,12 @@ mod table_lookup;
 #[cfg(test)]
 mod test_random;
 mod units;
+mod verification;
 mod why_not;
 
 pub use config::{RangeOption, SortedListingConfig, Verify};
 pub use factory::SortedListingTableFactory;
+pub use false_order::FalseOrder;
 pub use key_value::{KeyBounds, KeyValue};
 pub use layout::Strategy;
 pub use report::{KeyColumn, LayoutReport, OrderingState, UnitReport};
@@ -178,6 +183,7 @@ pub use scan::SortedScan;
 pub use sequence::SequenceExec;
 pub use session::SessionStateBuilderExt;
 pub use table::SortedListingTable;
+pub use verification::{VerifyDepth, VerifyProblem, VerifyProgress, VerifyReport};
 pub use why_not::{FilePart, WhyNot};
 
 /// The examples in the README.

@@ -14,13 +14,15 @@ use datafusion::physical_plan::empty::EmptyExec;
 use object_store::ObjectStore;
 
 use crate::arrange::{Arranged, Arrangement};
-use crate::config::SortedListingConfig;
+use crate::as_listed::Listing;
+use crate::config::{SortedListingConfig, Verify};
 use crate::diagnosis::name_broken_file;
 use crate::footers::{FooterReader, readable};
 use crate::kept_layouts::{Kept, KeptLayout, LayoutKey};
+use crate::key_columns::{first_columns, with_key_columns};
 use crate::keys::{any_file_has_order, sort_keys};
 use crate::listed_scan::{ListedScan, file_groups, file_scan, table_schema, with_groups};
-use crate::scan::{Offer, SortedScan, UnorderedScan};
+use crate::scan::{Offer, ReadOptions, SortedScan, UnorderedScan};
 use crate::scan_files::ScanFiles;
 use crate::select::{Selection, split};
 use crate::snapshot::{Indexer, Listed, Snapshot, Snapshots};
@@ -32,10 +34,12 @@ use crate::why_not::WhyNot;
 pub(crate) struct Planner<'a> {
     pub(crate) session: &'a dyn Session,
     pub(crate) table: &'a ListingTable,
+    /// What errors call it.
+    pub(crate) name: Arc<str>,
     pub(crate) config: &'a SortedListingConfig,
     /// Where slices are to be cut, if the user has a say.
     pub(crate) split_points: Option<GivenPoints>,
-    pub(crate) snapshots: &'a Snapshots,
+    pub(crate) snapshots: &'a Arc<Snapshots>,
     /// Whether an expression adapter of the user's decides what the columns of a file become.
     pub(crate) custom_adapter: bool,
 }
@@ -64,6 +68,39 @@ impl Planner<'_> {
             .table
             .try_create_output_ordering(self.session.execution_props(), &[])?;
         let plans_itself = self.plans_itself(&args);
+        let Some(projection) = args
+            .projection()
+            .filter(|_| self.config.verify == Verify::Rows)
+        else {
+            return self.plan_reading(args, declared, plans_itself).await;
+        };
+        // Each row is checked by its whole key, whatever the query reads of it.
+        let mut orderings = declared.clone();
+        if orderings.is_empty() && plans_itself {
+            let snapshot = self.snapshot(&declared).await?;
+            orderings.extend(
+                snapshot
+                    .files()
+                    .iter()
+                    .find_map(|file| LexOrdering::new(file.claimed().to_vec())),
+            );
+        }
+        let with_key = with_key_columns(projection, &orderings);
+        let args = args.clone().with_projection(Some(&with_key));
+        let planned = self.plan_reading(args, declared, plans_itself).await?;
+        Ok(Planned {
+            plan: first_columns(planned.plan, projection.len())?,
+            ..planned
+        })
+    }
+
+    /// The plan of a scan that reads the columns of `args`.
+    async fn plan_reading(
+        &self,
+        args: ScanArgs<'_>,
+        declared: Vec<LexOrdering>,
+        plans_itself: bool,
+    ) -> Result<Planned> {
         // Without a declared order, a snapshot is there if footers claimed one before.
         if plans_itself && (!declared.is_empty() || self.held()?.is_some()) {
             let snapshot = self.snapshot(&declared).await?;
@@ -87,8 +124,8 @@ impl Planner<'_> {
             let snapshot = self.snapshot(&declared).await?;
             return self.plan_of(&snapshot, declared, &args).await;
         }
-        let scan = without_doubtful(scan);
-        let scan = scan.as_ref();
+        let scan = self.checked(without_doubtful(scan).into_owned())?;
+        let scan = &scan;
         let is_whole = args.limit().is_none() && self.partition_filters(&args).is_empty();
         let files = self.files_of(scan, &declared, is_whole).await?;
         if files.files().is_empty() {
@@ -152,13 +189,35 @@ impl Planner<'_> {
         self.session.runtime_env().object_store(path)
     }
 
+    /// How rows are read.
+    pub(crate) fn read_options(&self) -> ReadOptions {
+        ReadOptions {
+            table: Arc::clone(&self.name),
+            read_ahead_bytes: self.config.read_ahead_bytes,
+            verify: self.config.verify,
+        }
+    }
+
+    pub(crate) fn listing(&self) -> Listing {
+        Listing::new(self.table, self.snapshots, self.session)
+    }
+
+    /// `scan`, which checks that files are as they were listed, unless nothing is to be checked.
+    fn checked(&self, scan: FileScanConfig) -> Result<FileScanConfig> {
+        match self.config.verify {
+            Verify::Off => Ok(scan),
+            Verify::Boundaries | Verify::Rows => self.listing().checked(scan),
+        }
+    }
+
     fn held(&self) -> Result<Option<Arc<Snapshot>>> {
         Ok(self.snapshots.of_store(&self.store()?))
     }
 
     fn indexer(&self, declared: &[LexOrdering]) -> Result<Result<Indexer, String>> {
         let format = self.table.options().format.as_ref();
-        let reader = FooterReader::try_new(self.session, format, self.store()?);
+        let reader =
+            FooterReader::try_new(self.session, format, self.store()?, Some(self.listing()));
         Ok(reader.map(|reader| {
             let schema = table_schema(self.table);
             let declared = declared.to_vec();
@@ -195,6 +254,7 @@ impl Planner<'_> {
             self.session,
             self.table.options().format.as_ref(),
             self.store()?,
+            Some(self.listing()),
         )
         .map_err(DataFusionError::Plan)?;
         let listed = ListedScan {
@@ -208,11 +268,12 @@ impl Planner<'_> {
             .then(|| self.layout_key(snapshot, args));
         if let Some(kept) = key.as_ref().and_then(|key| snapshot.layouts().get(key)) {
             let scan = listed.file_scan(kept.statistics.clone(), args).await?;
-            return Ok(planned(&kept.arranged, &scan));
+            return Ok(planned(&kept.arranged, &self.checked(scan)?));
         }
         let files = listed.files(&footers).await?;
         let statistics = listed.statistics(&files)?;
         let scan = listed.file_scan(statistics.clone(), args).await?;
+        let scan = self.checked(scan)?;
         if files.files().is_empty() {
             let unordered = with_groups(&scan, listed.file_groups(&files)?);
             let plan: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(unordered);

@@ -11,7 +11,6 @@ use datafusion::common::{Constraints, DFSchemaRef, Result, SplitPoint, Statistic
 use datafusion::datasource::listing::{
     ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl,
 };
-use datafusion::execution::cache::TableScopedPath;
 use datafusion::execution::cache::cache_manager::FileStatisticsCache;
 use datafusion::logical_expr::dml::{InsertOp, MergeIntoClause};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableType};
@@ -19,12 +18,14 @@ use datafusion::physical_plan::ExecutionPlan;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use crate::as_listed::Listing;
 use crate::config::SortedListingConfig;
 use crate::invalidating_sink::invalidating;
 use crate::planner::Planner;
 use crate::report::{LayoutReport, survey};
 use crate::snapshot::Snapshots;
 use crate::split_points::{GivenPoints, split_points_from, split_points_of};
+use crate::verification::{VerifyDepth, VerifyProgress, VerifyReport, verify};
 use crate::why_not::WhyNot;
 
 /// A table of files that behaves like one sorted table: DataFusion's [`ListingTable`] with its order proved.
@@ -61,6 +62,8 @@ use crate::why_not::WhyNot;
 #[derive(Debug)]
 pub struct SortedListingTable {
     listing: ListingTable,
+    /// The name that it was made with.
+    name: Option<Arc<str>>,
     /// Whether the user chose the statistics cache of `listing`, or that it has none.
     own_cache: bool,
     /// The options to begin with, in place of the session's.
@@ -83,6 +86,7 @@ impl From<ListingTable> for SortedListingTable {
         Self {
             custom_adapter: may_have_adapter(&listing),
             listing,
+            name: None,
             own_cache: false,
             config: None,
             overrides: BTreeMap::new(),
@@ -215,6 +219,7 @@ impl SortedListingTable {
         Planner {
             session,
             table,
+            name: self.name(),
             config,
             split_points: None,
             snapshots: &self.snapshots,
@@ -239,6 +244,12 @@ impl SortedListingTable {
         SortedListingConfig::default().with_overrides(&overrides)?;
         self.overrides = overrides;
         Ok(self)
+    }
+
+    /// The name that errors call the table by, in place of its location.
+    pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
+        self
     }
 
     /// See [`ListingTable::table_paths`].
@@ -289,18 +300,52 @@ impl SortedListingTable {
         survey(&self.planner(session, &listing, &config), &plan).await
     }
 
+    /// Whether the files are in the declared order, or if none is declared, in the one that their footers share: for use
+    /// before trusting a table. The report names each file that is not.
+    ///
+    /// ```
+    /// # use datafusion::error::Result;
+    /// # use datafusion::prelude::*;
+    /// # use datafusion_sorted_listing::{SortedListingTable, VerifyDepth};
+    /// # async fn show(ctx: &SessionContext, table: &SortedListingTable) -> Result<()> {
+    /// let report = table.verify(&ctx.state(), VerifyDepth::Rows).await?;
+    /// assert!(report.is_ok(), "{report}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the files cannot be listed, a footer cannot be read, or there is no order to verify. What goes wrong while rows
+    /// are read is in the report.
+    pub async fn verify(&self, session: &dyn Session, depth: VerifyDepth) -> Result<VerifyReport> {
+        self.verify_with_progress(session, depth, |_| {}).await
+    }
+
+    /// As [`verify`](Self::verify), telling `on_progress` of each file whose rows have been read.
+    ///
+    /// # Errors
+    /// As those of [`verify`](Self::verify).
+    pub async fn verify_with_progress(
+        &self,
+        session: &dyn Session,
+        depth: VerifyDepth,
+        on_progress: impl Fn(VerifyProgress) + Send + Sync,
+    ) -> Result<VerifyReport> {
+        self.check_order()?;
+        let config = self.config(session)?;
+        let listing = self.listing_for(session);
+        verify(
+            &self.planner(session, &listing, &config),
+            depth,
+            &on_progress,
+        )
+        .await
+    }
+
     /// Makes the next query list the files, whatever `sorted_listing.snapshot_ttl` and the session's cache of listings
     /// say. What is known of files that have not changed stays known.
     pub fn refresh(&self, session: &dyn Session) {
-        if let Some(cache) = session.runtime_env().cache_manager.get_list_files_cache() {
-            for path in self.table_paths() {
-                cache.remove(&TableScopedPath {
-                    table: path.get_table_ref().clone(),
-                    path: path.prefix().clone(),
-                });
-            }
-        }
-        self.snapshots.invalidate();
+        Listing::new(&self.listing, &self.snapshots, session).forget();
     }
 
     fn config(&self, session: &dyn Session) -> Result<SortedListingConfig> {
@@ -336,6 +381,11 @@ impl SortedListingTable {
             }
         }
         Ok(())
+    }
+
+    /// What errors call the table.
+    fn name(&self) -> Arc<str> {
+        self.name.clone().unwrap_or_else(|| self.location().into())
     }
 
     fn location(&self) -> String {

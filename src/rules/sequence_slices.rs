@@ -158,7 +158,7 @@ impl Sequencer {
             return Ok(None);
         }
         scan.in_pieces(PieceSize {
-            bytes: scan.read_ahead_bytes() as u64 / (PIECES_IN_BUDGET * self.cores),
+            bytes: scan.options().read_ahead_bytes as u64 / (PIECES_IN_BUDGET * self.cores),
             at_least: PIECES_PER_CORE * self.cores,
             at_most: MOST_PIECES,
             row_group: LEAST_OF_ROW_GROUP,
@@ -228,7 +228,7 @@ fn in_sequence(
     } else {
         None
     };
-    let read_ahead_bytes = scan.read_ahead_bytes();
+    let read_ahead_bytes = scan.options().read_ahead_bytes;
     let input = chain.over(Arc::new(scan))?;
     let sequence = SequenceExec::new(input, ordering.clone(), overlap, fetch, read_ahead_bytes);
     // Everything that is known of the order below comes from the scan. A merge is in the order that it compares by alone.

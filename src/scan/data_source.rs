@@ -24,6 +24,7 @@ use super::grouping::Grouping;
 use super::order_display::show;
 use super::slice_stream::SliceStream;
 use super::{SortedScan, UnorderedScan, as_file_scan, some_only_prune};
+use crate::config::Verify;
 use crate::layout::Slice;
 use crate::why_not::WhyNot;
 
@@ -248,7 +249,9 @@ impl DataSource for SortedScan {
         let swapped = self.with_file_scan(as_file_scan(&source)?);
         // A merge needs its key, and a clip the beginning of it.
         let columns = |scan: &Self| scan.merge_key().map_or(0, |key| key.ordering().len());
-        let loses_key = self.is_merged() && columns(&swapped) != columns(self)
+        // Nor can rows be checked by columns that are not read.
+        let needs_key = self.is_merged() || self.options.verify == Verify::Rows;
+        let loses_key = needs_key && columns(&swapped) != columns(self)
             || columns(&swapped) < self.clipped_columns();
         Ok((!loses_key).then(|| Arc::new(swapped) as _))
     }

@@ -1,9 +1,13 @@
 //! The errors of rows that are not in the declared order.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use datafusion::common::DataFusionError;
 
 use super::SortedScan;
 use super::order_display::show;
+use crate::false_order::FalseOrder;
 use crate::key_value::KeyValue;
 use crate::merge::Seam;
 
@@ -24,35 +28,33 @@ pub(super) enum Found {
     UpperBound,
 }
 
-const WHAT_TO_DO: &str = "Write the files anew in that order, or declare the order that they are in, or none \
-    (WITH ORDER). With sorted_listing.verify = off, the query takes their rows for sorted, and may give wrong results";
-
 impl SortedScan {
     /// The error of a row that is out of order within a unit.
     pub(super) fn false_order(&self, unit: usize, violation: &Violation) -> DataFusionError {
         let Violation {
             row, key, other, ..
         } = violation;
-        let what = match violation.found {
+        let file = match self.reads_all_of(unit) {
+            true => format!("'{}'", self.file(unit).path()),
+            false => format!(
+                "{}, of the rows that pruning and filters leave",
+                self.name_of(unit)
+            ),
+        };
+        let row = self.name_of_row(unit, *row);
+        let other = match violation.found {
             Found::After(before) => {
-                format!("row {row} has the key {key}, and row {before}, before it, {other}")
+                format!("and {}, before it, {other}", self.name_of_row(unit, before))
             }
             Found::LowerBound => {
-                format!(
-                    "row {row} has the key {key}, before {other}, which is the first by the statistics in the footer"
-                )
+                format!("before {other}, which is the first by the statistics in the footer")
             }
             Found::UpperBound => {
-                format!(
-                    "row {row} has the key {key}, after {other}, which is the last by the statistics in the footer"
-                )
+                format!("after {other}, which is the last by the statistics in the footer")
             }
         };
-        DataFusionError::Execution(format!(
-            "{} is not in the declared order [{}]: {what}. Rows are counted from 0, as far as pruning and filters let \
-             them be read. {WHAT_TO_DO}",
-            self.name_of(unit),
-            self.stored_order()
+        self.false_order_of(format!(
+            "in {file}, {row}, counted from 0, has the key {key}, {other}"
         ))
     }
 
@@ -74,31 +76,55 @@ impl SortedScan {
 
     fn false_seam(&self, later: &str, earlier: &str, seam: &Seam) -> DataFusionError {
         let Seam { first, last, .. } = seam;
-        DataFusionError::Execution(format!(
-            "the declared order [{}] does not hold: {earlier} ends with the key {last}, and {later}, which is read \
-             after it, begins with {first}{}. {WHAT_TO_DO}",
-            self.stored_order(),
-            if self.reversed { " (in reverse)" } else { "" },
+        let reversed = if self.reversed { " (in reverse)" } else { "" };
+        self.false_order_of(format!(
+            "{earlier} ends with the key {last}, and {later}, which is read after it, begins with {first}{reversed}"
         ))
     }
 
-    fn stored_order(&self) -> String {
+    fn false_order_of(&self, rows: String) -> DataFusionError {
         let sorts = self.orderings().iter().take(1).flatten().cloned();
         let sorts: Vec<_> = sorts.map(|sort| self.as_stored(sort)).collect();
-        show(&sorts)
+        DataFusionError::External(Box::new(FalseOrder {
+            table: Arc::clone(&self.options.table),
+            order: show(&sorts),
+            rows,
+        }))
+    }
+
+    /// Whether all rows of the file of a unit are read.
+    fn reads_all_of(&self, unit: usize) -> bool {
+        let file = self.file(unit);
+        let filter = self.file_scan.file_source().filter();
+        filter.is_none() && file.range.is_none() && file.extensions.is_empty()
+    }
+
+    /// The `row`th row that is read of a unit, as errors name it.
+    fn name_of_row(&self, unit: usize, row: usize) -> String {
+        if !self.reads_all_of(unit) {
+            return format!("row {row}");
+        }
+        let footer = self.units[unit].facts.footer.as_ref();
+        let groups = footer.map_or(&[][..], |footer| footer.row_groups());
+        let mut rest = row as u64;
+        for (index, group) in groups.iter().enumerate() {
+            match rest.checked_sub(group.rows) {
+                Some(after) => rest = after,
+                None => return format!("row {rest} of row group {index}"),
+            }
+        }
+        format!("row {row}")
     }
 
     /// A unit as errors name it: the file, and the row groups that are read of it, if they are known.
     fn name_of(&self, unit: usize) -> String {
         let file = self.file(unit).path();
         match self.row_groups_of(unit) {
-            Some(groups) if groups.len() == 1 => format!("'{file}' (row group {})", groups.start),
-            Some(groups) if !groups.is_empty() => {
-                format!(
-                    "'{file}' (row groups {} to {})",
-                    groups.start,
-                    groups.end - 1
-                )
+            Some(Range { start, end }) if end == start + 1 => {
+                format!("'{file}' (row group {start})")
+            }
+            Some(Range { start, end }) if end > start => {
+                format!("'{file}' (row groups {start} to {})", end - 1)
             }
             _ => format!("'{file}'"),
         }

@@ -6,9 +6,9 @@ use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::physical_expr::LexOrdering;
 
 use super::grouping::Grouping;
+use super::read_options::ReadOptions;
 use super::sorted_scan::SortedScan;
 use super::unit::Unit;
-use crate::config::Verify;
 use crate::layout::{self, Slice, slices_of_clusters};
 use crate::why_not::WhyNot;
 
@@ -27,8 +27,7 @@ pub(crate) struct Offer {
     pub(crate) null_free: Vec<usize>,
     /// Why the order cannot be had for free.
     pub(crate) why: Arc<WhyNot>,
-    pub(crate) read_ahead_bytes: usize,
-    pub(crate) verify: Verify,
+    pub(crate) options: ReadOptions,
 }
 
 impl Offer {
@@ -48,8 +47,7 @@ impl Offer {
             self.null_free.clone(),
             Grouping::Clusters(Arc::clone(&self.why)),
         )
-        .with_read_ahead_bytes(self.read_ahead_bytes)
-        .with_verify(self.verify);
+        .with_options(self.options.clone());
         sorted.up_to_projected()
     }
 }

@@ -15,9 +15,9 @@ use datafusion::physical_expr::{
 use super::finer::Finer;
 use super::grouping::Grouping;
 use super::range::InRanges;
+use super::read_options::ReadOptions;
 use super::row_groups::{are_ascending, groups_in};
 use super::unit::Unit;
-use crate::config::Verify;
 use crate::layout::{Bounds, Slice};
 use crate::merge::MergeKey;
 
@@ -53,9 +53,7 @@ pub struct SortedScan {
     pub(super) grouping: Grouping,
     /// The indices of table columns of which it is proved that no row is NULL.
     pub(super) null_free: Arc<[usize]>,
-    pub(super) read_ahead_bytes: usize,
-    /// How much of the order is checked while rows are read.
-    pub(super) verify: Verify,
+    pub(super) options: ReadOptions,
     /// Whether some filter of the file scan only prunes, and lets rows through that do not match.
     pub(super) filters_only_prune: bool,
     /// Whether the rows of each unit are read from the last to the first, and units are numbered likewise.
@@ -149,8 +147,7 @@ impl SortedScan {
             grouping,
             null_free: null_free.into(),
             filters_only_prune: false,
-            read_ahead_bytes: 0,
-            verify: Verify::Off,
+            options: ReadOptions::default(),
             reversed: false,
             ranges: None,
             why_no_ranges: None,
@@ -168,24 +165,14 @@ impl SortedScan {
         scan.with_limit_of_units()
     }
 
-    /// This scan, with what a sequence of its slices may buffer.
-    pub(crate) fn with_read_ahead_bytes(mut self, bytes: usize) -> Self {
-        self.read_ahead_bytes = bytes;
+    /// This scan, read as the user says.
+    pub(crate) fn with_options(mut self, options: ReadOptions) -> Self {
+        self.options = options;
         self
     }
 
-    /// This scan, with as much of its order checked while rows are read.
-    pub(crate) fn with_verify(mut self, verify: Verify) -> Self {
-        self.verify = verify;
-        self
-    }
-
-    pub(crate) fn verify(&self) -> Verify {
-        self.verify
-    }
-
-    pub(crate) fn read_ahead_bytes(&self) -> usize {
-        self.read_ahead_bytes
+    pub(crate) fn options(&self) -> &ReadOptions {
+        &self.options
     }
 
     /// This scan, whose filters may only prune.

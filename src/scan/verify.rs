@@ -74,7 +74,7 @@ impl SortedScan {
 
     /// The metric of what was compared of a slice.
     pub(super) fn rows_checked(&self, slice: usize) -> Count {
-        match self.verify {
+        match self.options.verify {
             Verify::Off => Count::new(),
             Verify::Boundaries | Verify::Rows => {
                 MetricBuilder::new(&self.file_scan.metrics()).counter("rows_checked", slice)
@@ -96,7 +96,7 @@ impl SortedScan {
                 // Bounds are those of the first.
                 bounds: (ordering == 0).then(|| self.bounds_as_read(unit)).flatten(),
                 last: None,
-                every_row: self.verify == Verify::Rows,
+                every_row: self.options.verify == Verify::Rows,
             })
         };
         self.checked_keys(schema).into_iter().map(check).collect()
@@ -112,7 +112,7 @@ impl SortedScan {
     /// The orderings that are checked, as far as their columns are read, each with its number.
     fn checked_keys(&self, schema: &Schema) -> Vec<(usize, MergeKey)> {
         let mut keys: Vec<(usize, MergeKey)> = vec![];
-        if self.verify == Verify::Off {
+        if self.options.verify == Verify::Off {
             return keys;
         }
         for (number, ordering) in self.orderings().iter().enumerate() {

@@ -30,7 +30,6 @@ use super::scan::sorted_scan_below;
 use super::stream::SequenceStream;
 use crate::config::Verify;
 use crate::merge::{BoundedMerge, MergeKey, MergeOptions, Seams};
-use crate::scan::SortedScan;
 
 /// Emits the partitions of its input one after another, in order, without a comparison of rows.
 ///
@@ -113,7 +112,8 @@ impl SequenceExec {
 
     /// What is checked where inputs meet, if the scan below is checked.
     fn seams(&self) -> Result<Option<Seams>> {
-        let verify = sorted_scan_below(&self.input).map_or(Verify::Off, SortedScan::verify);
+        let verify =
+            sorted_scan_below(&self.input).map_or(Verify::Off, |scan| scan.options().verify);
         let key = match (&self.overlap, &self.ordering) {
             (Some(overlap), _) => Some(overlap.key.clone()),
             (None, Some(ordering)) => Some(MergeKey::new(ordering.clone(), false)),

@@ -2,6 +2,8 @@
 
 mod answers;
 mod contradictions;
+mod faults;
+mod faulty_store;
 mod layout;
 mod many_files;
 mod overlap;
@@ -13,5 +15,6 @@ mod sequence;
 mod sql;
 mod support;
 mod untrusted;
+mod verification;
 mod verify;
 mod watched_store;

@@ -488,13 +488,13 @@ async fn a_false_order_loses_no_row() {
     if plan.contains("clipped=") {
         let error = error(&ctx, sql).await;
         assert!(error.contains(".parquet"), "names the file: {error}");
-        assert!(error.contains("not in the declared order"), "{error}");
+        assert!(error.contains("not in its declared order"), "{error}");
     } else {
         assert_eq!(rows(&ctx, sql).await, ["8000 1596388"]);
     }
     let sql = "SELECT k, v FROM t WHERE v >= 0";
     let error = error(&ctx, sql).await;
-    assert!(error.contains("not in the declared order"), "{error}");
+    assert!(error.contains("not in its declared order"), "{error}");
 }
 
 #[tokio::test]

@@ -1,0 +1,128 @@
+//! Files that are read as they were listed, or not at all.
+
+mod store;
+mod version;
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::catalog::Session;
+use datafusion::common::Result;
+use datafusion::datasource::listing::{ListingTable, ListingTableUrl, PartitionedFile};
+use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
+use datafusion::datasource::physical_plan::{
+    FileScanConfig, FileScanConfigBuilder, ParquetFileReaderFactory, ParquetSource,
+};
+use datafusion::execution::cache::TableScopedPath;
+use datafusion::execution::cache::cache_manager::FileMetadataCache;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use object_store::{ObjectMeta, ObjectStore};
+use parquet::arrow::async_reader::AsyncFileReader;
+
+use self::store::StoreAsListed;
+use crate::snapshot::Snapshots;
+
+/// The listing that the files of a table are known from.
+#[derive(Clone)]
+pub(crate) struct Listing {
+    snapshots: Arc<Snapshots>,
+    runtime: Arc<RuntimeEnv>,
+    paths: Arc<[TableScopedPath]>,
+    /// Whether the files are on a file system, where it costs next to nothing to look at one again.
+    is_local: bool,
+}
+
+impl fmt::Debug for Listing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listing")
+            .field("paths", &self.paths)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Listing {
+    pub(crate) fn new(
+        table: &ListingTable,
+        snapshots: &Arc<Snapshots>,
+        session: &dyn Session,
+    ) -> Self {
+        let scoped = |path: &ListingTableUrl| TableScopedPath {
+            table: path.get_table_ref().clone(),
+            path: path.prefix().clone(),
+        };
+        let paths = table.table_paths();
+        Self {
+            snapshots: Arc::clone(snapshots),
+            runtime: Arc::clone(session.runtime_env()),
+            paths: paths.iter().map(scoped).collect(),
+            is_local: paths.iter().all(|path| path.scheme() == "file"),
+        }
+    }
+
+    /// Makes the next query list the files, whatever `sorted_listing.snapshot_ttl` and the session's cache of listings
+    /// say.
+    pub(crate) fn forget(&self) {
+        if let Some(cache) = self.runtime.cache_manager.get_list_files_cache() {
+            for path in self.paths.iter() {
+                cache.remove(path);
+            }
+        }
+        self.snapshots.invalidate();
+    }
+
+    /// `scan`, which ends in an error where a file is not what this listing says. Files in other formats than Parquet are
+    /// read as they are.
+    pub(crate) fn checked(&self, scan: FileScanConfig) -> Result<FileScanConfig> {
+        let Some(source) = scan.file_source().downcast_ref::<ParquetSource>() else {
+            return Ok(scan);
+        };
+        let readers = ReadersAsListed {
+            store: self.runtime.object_store(&scan.object_store_url)?,
+            footers: self.runtime.cache_manager.get_file_metadata_cache(),
+            listing: self.clone(),
+        };
+        let source = source
+            .clone()
+            .with_parquet_file_reader_factory(Arc::new(readers));
+        Ok(FileScanConfigBuilder::from(scan)
+            .with_source(Arc::new(source))
+            .build())
+    }
+
+    /// `store`, from which only the listed version of `file` is read.
+    pub(crate) fn store_of(
+        &self,
+        store: Arc<dyn ObjectStore>,
+        file: ObjectMeta,
+    ) -> Arc<dyn ObjectStore> {
+        Arc::new(StoreAsListed::new(store, file, self.clone()))
+    }
+}
+
+/// Readers of files that are as they were listed.
+#[derive(Debug)]
+struct ReadersAsListed {
+    store: Arc<dyn ObjectStore>,
+    footers: Arc<FileMetadataCache>,
+    listing: Listing,
+}
+
+impl ParquetFileReaderFactory for ReadersAsListed {
+    fn create_reader(
+        &self,
+        partition_index: usize,
+        file: PartitionedFile,
+        metadata_size_hint: Option<usize>,
+        metrics: &ExecutionPlanMetricsSet,
+    ) -> Result<Box<dyn AsyncFileReader + Send>> {
+        let store = Arc::clone(&self.store);
+        let store = self.listing.store_of(store, file.object_meta.clone());
+        CachedParquetFileReaderFactory::new(store, Arc::clone(&self.footers)).create_reader(
+            partition_index,
+            file,
+            metadata_size_hint,
+            metrics,
+        )
+    }
+}

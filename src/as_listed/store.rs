@@ -1,0 +1,177 @@
+//! A store from which one file is read, as it was listed.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    OBJECT_STORE_COALESCE_DEFAULT, ObjectMeta, ObjectStore, ObjectStoreExt, PutMultipartOptions,
+    PutOptions, PutPayload, PutResult, RenameOptions, Result, coalesce_ranges,
+};
+
+use super::Listing;
+use super::version::{described, is_same_version};
+
+/// Another store, of which one file is read. If that is not the version that was listed any more, reading is an error.
+#[derive(Debug)]
+pub(super) struct StoreAsListed {
+    store: Arc<dyn ObjectStore>,
+    file: ObjectMeta,
+    listing: Listing,
+}
+
+impl StoreAsListed {
+    pub(super) fn new(store: Arc<dyn ObjectStore>, file: ObjectMeta, listing: Listing) -> Self {
+        Self {
+            store,
+            file,
+            listing,
+        }
+    }
+
+    /// That `now` is the version that was listed.
+    fn check(&self, now: &ObjectMeta) -> Result<()> {
+        if is_same_version(&self.file, now) {
+            return Ok(());
+        }
+        let (then, now) = (described(&self.file), described(now));
+        Err(self.changed(&format!("it was of {then}, and is of {now}")))
+    }
+
+    /// Why the file cannot be read: `error`, or that it is another one by now.
+    async fn explained(&self, error: Error) -> Error {
+        if matches!(error, Error::NotFound { .. }) {
+            return self.changed("it is gone");
+        }
+        let now = self.store.head(&self.file.location).await;
+        let changed = now.ok().and_then(|now| self.check(&now).err());
+        changed.unwrap_or(error)
+    }
+
+    fn changed(&self, how: &str) -> Error {
+        self.listing.forget();
+        let what = format!(
+            "the file has changed since it was listed: {how}. Run the query again: it lists the files anew"
+        );
+        Error::Precondition {
+            path: self.file.location.to_string(),
+            source: what.into(),
+        }
+    }
+}
+
+/// `got`, whose body is an error if it ends early: what reads it takes it for whole.
+fn whole(mut got: GetResult) -> GetResult {
+    if let GetResultPayload::Stream(body) = got.payload {
+        let missing = got.range.end - got.range.start;
+        let location = got.meta.location.clone();
+        let body = stream::try_unfold((body, missing), move |(mut body, missing)| {
+            let location = location.clone();
+            async move {
+                match body.try_next().await? {
+                    Some(bytes) => {
+                        let missing = missing.saturating_sub(bytes.len() as u64);
+                        Ok(Some((bytes, (body, missing))))
+                    }
+                    None if missing == 0 => Ok(None),
+                    None => Err(Error::Generic {
+                        store: "SortedListingTable",
+                        source: format!("the body of '{location}' ends {missing} bytes early")
+                            .into(),
+                    }),
+                }
+            }
+        });
+        got.payload = GetResultPayload::Stream(body.boxed());
+    }
+    got
+}
+
+impl fmt::Display for StoreAsListed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.store.fmt(f)
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl ObjectStore for StoreAsListed {
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let has_body = !options.head;
+        match self.store.get_opts(location, options).await {
+            Ok(got) => {
+                self.check(&got.meta)?;
+                Ok(if has_body { whole(got) } else { got })
+            }
+            Err(e) => Err(self.explained(e).await),
+        }
+    }
+
+    async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        if !self.listing.is_local {
+            // As the trait does by itself: each answer says which version it is of.
+            let get = |range| self.get_range(location, range);
+            return coalesce_ranges(ranges, get, OBJECT_STORE_COALESCE_DEFAULT).await;
+        }
+        // The answer of a file system does not say so. But a file that is as it was, after it was read, was so before.
+        let read = self.store.get_ranges(location, ranges).await;
+        match (read, self.store.head(location).await) {
+            (Ok(read), Ok(now)) => self.check(&now).map(|()| read),
+            (Err(e), _) | (_, Err(e)) => Err(self.explained(e).await),
+        }
+    }
+
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        self.store.put_opts(location, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.store.put_multipart_opts(location, options).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.store.delete_stream(locations)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.store.list(prefix)
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.store.list_with_offset(prefix, offset)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.store.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.store.copy_opts(from, to, options).await
+    }
+
+    async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
+        self.store.rename_opts(from, to, options).await
+    }
+}
