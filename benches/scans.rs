@@ -25,10 +25,6 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_sorted_listing::SessionStateBuilderExt;
 use futures::StreamExt;
 
-/// That of `datafusion-cli`. The system's takes up to half of the time of a scan, and how much depends on chance.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// How a query is run.

@@ -1,18 +1,26 @@
 //! Where one part of a run ends and the next begins.
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::Schema;
 use datafusion::common::Result;
 
-use super::keys::{KeyBuf, Keys, MergeKey};
+use super::keys::{Keys, MergeKey};
 use crate::key_value::KeyValue;
 
 /// Checks that no part of a run begins before the one in front of it ends, where bounds do not tell.
 #[derive(Debug)]
 pub(crate) struct Seams {
     keys: Keys,
-    /// For each run, the part that it is at, and the last key that it gave.
-    reached: Vec<Option<(usize, KeyBuf)>>,
+    /// For each run, the part that it is at, and the last row that it gave.
+    reached: Vec<Option<(usize, LastRow)>>,
+}
+
+/// The key columns of the last batch of a part. They are not looked at until the next part comes: that is seldom, and a
+/// batch costs nothing but to hold them.
+#[derive(Debug, Clone)]
+struct LastRow {
+    columns: Vec<ArrayRef>,
+    row: usize,
 }
 
 /// Two parts of a run that are not in order.
@@ -54,7 +62,8 @@ impl Seams {
             && *before != part
         {
             let first = self.keys.of_row(&columns, 0)?;
-            if first.is_before(last) {
+            let last = self.keys.of_row(&last.columns, last.row)?;
+            if first.is_before(&last) {
                 return Ok(Some(Seam {
                     before: *before,
                     last: self.keys.values(last.bytes())?,
@@ -62,7 +71,8 @@ impl Seams {
                 }));
             }
         }
-        *reached = Some((part, self.keys.of_row(&columns, last_row)?));
+        let row = last_row;
+        *reached = Some((part, LastRow { columns, row }));
         Ok(None)
     }
 }

@@ -13,6 +13,7 @@ use crate::register::Provider;
 use crate::report::Report;
 use crate::session::Session;
 use crate::table::Table;
+use crate::why::untruth;
 
 const SESSIONS: usize = 2;
 const QUERIES: usize = 10;
@@ -74,6 +75,11 @@ pub(crate) async fn run(seed: u64, provider: Provider) -> (Report, Option<Found>
             Ok(files) => files,
             Err(e) => panic!("seed {seed}: {e}\n{:#?}", batch.tables.t),
         };
+        if provider == Provider::Sorted
+            && let Some(untrue) = untruth(&files, &batch.tables.t, session).await
+        {
+            panic!("seed {seed}: {untrue}\n{session:#?}");
+        }
         if answers.is_empty() {
             let rows = batch.tables.of_rows(&files).await.unwrap();
             for query in &batch.queries {

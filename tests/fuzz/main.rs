@@ -24,6 +24,7 @@ mod store;
 mod table;
 mod types;
 mod values;
+mod why;
 
 use std::str::FromStr;
 use std::time::Instant;

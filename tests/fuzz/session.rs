@@ -24,7 +24,7 @@ const PARTITIONS: &str = "datafusion.execution.target_partitions";
 const BATCH_SIZE: &str = "datafusion.execution.batch_size";
 
 /// Options, each with its values and in how many of a hundred sessions it is set.
-const OPTIONS: [(&str, &[&str], usize); 37] = [
+const OPTIONS: [(&str, &[&str], usize); 38] = [
     (BATCH_SIZE, &["1", "2", "3", "16", "64", "1000"], 85),
     (
         "datafusion.execution.parquet.pushdown_filters",
@@ -141,6 +141,7 @@ const OPTIONS: [(&str, &[&str], usize); 37] = [
     ("sorted_listing.split_points_from", &["t"], 25),
     ("sorted_listing.max_merge_fan_in", &["0", "1", "2", "5"], 25),
     ("sorted_listing.strategy", &["best_fit"], 25),
+    ("sorted_listing.verify", &["off", "rows", "rows"], 45),
     (
         "sorted_listing.read_ahead_bytes",
         &["0", "1", "2000", "100000"],
