@@ -26,7 +26,11 @@ pub(crate) async fn untruth(
         Ok(report) => report,
         Err(e) => return Some(format!("there is no layout: {e}")),
     };
-    let truth = Truth { table, session };
+    let truth = Truth {
+        table,
+        session,
+        report: &report,
+    };
     let untrue = match &report.why_not {
         Some(why) => truth.untruth_of(why),
         None => None,
@@ -38,9 +42,10 @@ pub(crate) async fn untruth(
 struct Truth<'a> {
     table: &'a Table,
     session: &'a Session,
+    report: &'a LayoutReport,
 }
 
-impl Truth<'_> {
+impl<'a> Truth<'a> {
     fn untruth_of(&self, why: &WhyNot) -> Option<String> {
         let untrue = |what: &str| Some(what.to_owned());
         match why {
@@ -107,7 +112,11 @@ impl Truth<'_> {
         if !plain || report.ordering == OrderingState::Declared || self.table.row_count() == 0 {
             return None;
         }
-        let mut ends: Vec<_> = self.with_rows().map(|file| self.ends(&file.rows)).collect();
+        let key = self.key_of(1);
+        let mut ends: Vec<_> = self
+            .with_rows()
+            .map(|file| ends(&key, &file.rows))
+            .collect();
         ends.sort();
         let follow = ends.windows(2).all(|pair| pair[0].1 <= pair[1].0);
         follow.then(|| "files follow one another, and are not in order".into())
@@ -115,13 +124,15 @@ impl Truth<'_> {
 
     /// Why two parts do not overlap as is said of them.
     fn no_overlap(&self, earlier: &FilePart, later: &FilePart) -> Option<String> {
-        let ends_of = |part: &FilePart| {
-            let bounds = part.bounds.as_ref()?;
-            Some((self.row(&bounds.lower), self.row(&bounds.upper)))
-        };
-        let (Some(a), Some(b)) = (ends_of(earlier), ends_of(later)) else {
+        let (Some(a), Some(b)) = (&earlier.bounds, &later.bounds) else {
             return Some("there are no bounds".into());
         };
+        let key = self.key_of(a.lower.columns().len());
+        let row = |value: &KeyValue| row_of_values(&key, value);
+        let (a, b) = (
+            (row(&a.lower), row(&a.upper)),
+            (row(&b.lower), row(&b.upper)),
+        );
         if a.0 > b.0 || b.0 >= a.1 {
             return Some("the bounds do not overlap in this order".into());
         }
@@ -135,12 +146,12 @@ impl Truth<'_> {
                     &file.rows[(groups.start * of_group).min(end)..end]
                 }
             };
-            let (first, last) = self.ends(rows);
+            let (first, last) = ends(&key, rows);
             if first < lower || last > upper {
                 return Some(format!("rows of {part:?} lie outside"));
             }
             // Of compound keys, bounds are those of each column, put together.
-            let exact = self.table.key_len == 1 && self.is_exact(file);
+            let exact = key.len() == 1 && self.is_exact(file);
             if exact && (first != lower || last != upper) {
                 return Some(format!("the bounds of {part:?} are too wide"));
             }
@@ -199,36 +210,57 @@ impl Truth<'_> {
         self.is_plain(file) && self.table.key().iter().all(is_number)
     }
 
-    /// The first and the last key of rows, which are in order.
-    fn ends(&self, rows: &[Row]) -> (OwnedRow, OwnedRow) {
-        let row = |row: &Row| {
-            let columns = self.table.key().iter().zip(&row.ranks);
-            let value = |(column, rank): (&Column, &Option<u32>)| {
-                take(&column.pool, &UInt32Array::from(vec![*rank]), None).unwrap()
-            };
-            self.converted(&columns.map(value).collect::<Vec<_>>())
-        };
-        (row(&rows[0]), row(&rows[rows.len() - 1]))
+    /// The columns that bounds of so many columns are of, each with its place in the table: those of the key, or if there
+    /// are fewer, those by which the layout is.
+    fn key_of(&self, columns: usize) -> Vec<(usize, &'a Column)> {
+        let all = self.table.key().iter().enumerate();
+        if columns == self.table.key_len {
+            return all.collect();
+        }
+        let of_layout = self.report.key.iter();
+        of_layout
+            .filter_map(|sort| all.clone().find(|(_, column)| column.name == sort.name))
+            .take(columns)
+            .collect()
     }
+}
 
-    fn row(&self, key: &KeyValue) -> OwnedRow {
-        let columns = key.columns().iter().zip(self.table.key());
-        let values = columns.map(|(value, column)| {
-            let value = value.to_array().unwrap();
-            cast(&value, value_type(&column.data_type)).unwrap()
-        });
-        self.converted(&values.collect::<Vec<_>>())
-    }
+/// The first and the last of the keys of rows.
+fn ends(key: &[(usize, &Column)], rows: &[Row]) -> (OwnedRow, OwnedRow) {
+    let value = |row: &Row, (place, column): &(usize, &Column)| {
+        take(
+            &column.pool,
+            &UInt32Array::from(vec![row.ranks[*place]]),
+            None,
+        )
+        .unwrap()
+    };
+    let keys = rows.iter().map(|row| {
+        let values: Vec<_> = key.iter().map(|column| value(row, column)).collect();
+        converted(key, &values)
+    });
+    let mut keys: Vec<_> = keys.collect();
+    keys.sort();
+    (keys[0].clone(), keys[keys.len() - 1].clone())
+}
 
-    /// A key, as it compares in the declared order.
-    fn converted(&self, values: &[ArrayRef]) -> OwnedRow {
-        let fields = self.table.key().iter().map(|column| {
-            let data_type = value_type(&column.data_type).clone();
-            SortField::new_with_options(data_type, column.options)
-        });
-        let converter = RowConverter::new(fields.collect()).unwrap();
-        converter.convert_columns(values).unwrap().row(0).owned()
-    }
+fn row_of_values(key: &[(usize, &Column)], value: &KeyValue) -> OwnedRow {
+    let columns = value.columns().iter().zip(key);
+    let values = columns.map(|(value, (_, column))| {
+        let value = value.to_array().unwrap();
+        cast(&value, value_type(&column.data_type)).unwrap()
+    });
+    converted(key, &values.collect::<Vec<_>>())
+}
+
+/// A key, as it compares in the declared order.
+fn converted(key: &[(usize, &Column)], values: &[ArrayRef]) -> OwnedRow {
+    let fields = key.iter().map(|(_, column)| {
+        let data_type = value_type(&column.data_type).clone();
+        SortField::new_with_options(data_type, column.options)
+    });
+    let converter = RowConverter::new(fields.collect()).unwrap();
+    converter.convert_columns(values).unwrap().row(0).owned()
 }
 
 /// Whether the statistics of any file tell bounds of this type.
