@@ -23,6 +23,8 @@ use crate::as_listed::Listing;
 pub(crate) struct FooterReader {
     store: Arc<dyn ObjectStore>,
     cache: Arc<FileMetadataCache>,
+    /// Whether what is read goes into the cache.
+    fills_cache: bool,
     concurrency: usize,
     /// How many bytes of the end of a file to read first.
     size_hint: Option<usize>,
@@ -45,6 +47,7 @@ impl FooterReader {
                 .runtime_env()
                 .cache_manager
                 .get_file_metadata_cache(),
+            fills_cache: true,
             concurrency: session
                 .config_options()
                 .execution
@@ -57,6 +60,13 @@ impl FooterReader {
     /// How many footers to read at a time.
     pub(crate) fn concurrency(&self) -> usize {
         self.concurrency
+    }
+
+    /// This reader, which from here on does not put footers into the session's cache if that cannot hold so many bytes of
+    /// them: each would only drive out another.
+    pub(crate) fn expecting(mut self, bytes: usize) -> Self {
+        self.fills_cache = bytes <= self.cache.cache_limit();
+        self
     }
 
     /// The footer of `file`, if the session has it in its cache.
@@ -80,13 +90,18 @@ impl FooterReader {
     ) -> BoxFuture<'static, Result<Arc<ParquetMetaData>>> {
         let reader = self.clone();
         async move {
+            if !reader.fills_cache
+                && let Some(footer) = reader.cached(&file)
+            {
+                return Ok(footer);
+            }
             let store = match &reader.listing {
                 Some(listing) => listing.store_of(reader.store, file.clone()),
                 None => reader.store,
             };
             let footer = DFParquetMetadata::new(store.as_ref(), &file)
                 .with_metadata_size_hint(reader.size_hint)
-                .with_file_metadata_cache(Some(reader.cache))
+                .with_file_metadata_cache(reader.fills_cache.then_some(reader.cache))
                 .fetch_metadata()
                 .await;
             footer.map_err(|e| unreadable(&file, e))

@@ -1,19 +1,25 @@
 //! Keys and the bounds of units.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 /// A sort key in arrow's row format, whose byte order is the declared sort order, with NULL and NaN in their places.
 /// So comparing keys is comparing bytes.
+///
+/// A table may have hundreds of thousands, which are copied into each layout: so a key is one allocation, and shared.
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
-    bytes: Box<[u8]>,
-    /// Where each column ends. In one key order, equal bytes have equal ends.
-    ends: Box<[u32]>,
+    /// The bytes, and behind them where each column ends, as a `u32` each.
+    data: Arc<[u8]>,
+    columns: u32,
 }
+
+/// The bytes of a `u32`.
+const END: usize = size_of::<u32>();
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        self.bytes == other.bytes
+        self.bytes() == other.bytes()
     }
 }
 
@@ -27,42 +33,55 @@ impl PartialOrd for Key {
 
 impl Ord for Key {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.bytes.cmp(&other.bytes)
+        self.bytes().cmp(other.bytes())
     }
 }
 
 impl Key {
     /// The key whose columns are `columns`, each in row format. Those of a row follow upon one another.
     pub(crate) fn new<'a>(columns: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut bytes = vec![];
+        let mut data = vec![];
         let mut ends = vec![];
+        let mut count = 0;
         for column in columns {
-            bytes.extend_from_slice(column);
-            ends.push(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+            data.extend_from_slice(column);
+            ends.extend(u32::try_from(data.len()).unwrap_or(u32::MAX).to_ne_bytes());
+            count += 1;
         }
+        data.append(&mut ends);
         Self {
-            bytes: bytes.into(),
-            ends: ends.into(),
+            data: data.into(),
+            columns: count,
         }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        let ends = self.columns() * END;
+        self.data.get(..self.data.len() - ends).unwrap_or(&[])
+    }
+
+    /// Where a column ends, if there is such.
+    fn end_of(&self, column: usize) -> Option<usize> {
+        let start = self.bytes().len() + column * END;
+        let end = self.data.get(start..start + END)?.try_into().ok()?;
+        Some(u32::from_ne_bytes(end) as usize)
     }
 
     /// About where the key lies among others of its order. An estimate: nothing may be concluded from it.
     pub(crate) fn as_number(&self) -> f64 {
         let digit = |(place, byte): (i32, &u8)| f64::from(*byte) * 256_f64.powi(-place);
-        (0..).zip(self.bytes.iter()).take(16).map(digit).sum()
+        (0..).zip(self.bytes()).take(16).map(digit).sum()
     }
 
     /// How many columns the key has.
     pub(crate) fn columns(&self) -> usize {
-        self.ends.len()
+        self.columns as usize
     }
 
     /// The first `columns` columns of the key. Of keys that begin with them, it is at or before the first.
     pub(crate) fn first(&self, columns: usize) -> Self {
-        Self {
-            bytes: self.prefix(columns).into(),
-            ends: self.ends.iter().copied().take(columns).collect(),
-        }
+        let columns = 0..columns.min(self.columns());
+        Self::new(columns.map(|column| self.column(column)))
     }
 
     /// The `column`th column of the key, as bytes.
@@ -78,10 +97,11 @@ impl Key {
 
     /// The first `columns` columns of the key, as bytes.
     pub(crate) fn prefix(&self, columns: usize) -> &[u8] {
-        match columns.checked_sub(1).map(|last| self.ends.get(last)) {
+        let bytes = self.bytes();
+        match columns.checked_sub(1).map(|last| self.end_of(last)) {
             None => &[],
-            Some(Some(&end)) => self.bytes.get(..end as usize).unwrap_or(&self.bytes),
-            Some(None) => &self.bytes,
+            Some(Some(end)) => bytes.get(..end).unwrap_or(bytes),
+            Some(None) => bytes,
         }
     }
 }
@@ -132,7 +152,7 @@ impl Bounds {
                 .iter()
                 .all(|bounds| has_it(&bounds.lower) && has_it(&bounds.upper))
         };
-        (1..=first.lower.ends.len()).take_while(is_constant).count()
+        (1..=first.lower.columns()).take_while(is_constant).count()
     }
 
     /// The smallest bounds around both.

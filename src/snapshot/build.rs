@@ -28,15 +28,27 @@ pub(crate) async fn build(
 ) -> Result<Snapshot> {
     let (places, unread) = compare(listing, known);
     let mut budget = MOST_FOOTERS;
-    let mut read = vec![];
-    let mut unread = unread.into_iter().peekable();
-    while unread.peek().is_some() {
+    let mut indexer = indexer.clone();
+    let mut read: Vec<Files> = vec![];
+    let count = unread.len();
+    let mut unread = unread.into_iter();
+    while unread.len() > 0 {
         let chunk = unread.by_ref().take(CHUNK).collect();
-        read.push(Files::of(
-            read_files(indexer, chunk).await?,
-            &indexer.table,
-            &mut budget,
-        )?);
+        let files = read_files(&indexer, chunk).await?;
+        read.push(Files::of(files, &indexer.table, &mut budget)?);
+        if budget > 0 {
+            let expected = (MOST_FOOTERS - budget) / (count - unread.len()) * count;
+            indexer.reader = indexer.reader.expecting(expected);
+            if expected > MOST_FOOTERS {
+                budget = 0;
+            }
+        }
+        // Either all footers are held or none, and then it is none as soon as that is to be seen.
+        if budget == 0 {
+            for footer in read.iter_mut().flat_map(|files| &mut files.footers) {
+                *footer = None;
+            }
+        }
     }
     let none = Files::of(vec![], &indexer.table, &mut budget)?;
     let known = known.map_or(&none, |known| &known.files);

@@ -71,6 +71,11 @@ impl KnownFile {
         if self.partition_values == other.partition_values {
             self.partition_values = Arc::clone(&other.partition_values);
         }
+        for (facts, other) in self.facts.iter_mut().zip(&other.facts) {
+            if facts.null_free == other.null_free {
+                facts.null_free = Arc::clone(&other.null_free);
+            }
+        }
     }
 }
 

@@ -31,8 +31,8 @@ const MOST_FOOTERS: usize = 64 << 20;
 
 /// The files of a table, sorted by path, and what is known of each.
 ///
-/// Proof and execution use the same snapshot: what is read are the files that were listed. That they have not been
-/// overwritten since is not checked.
+/// Proof and execution use the same snapshot: what is read are the files that were listed, see
+/// [`Listing::checked`](crate::as_listed::Listing::checked).
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     table: TableSchema,

@@ -210,18 +210,21 @@ impl<'a> Truth<'a> {
         self.is_plain(file) && self.table.key().iter().all(is_number)
     }
 
-    /// The columns that bounds of so many columns are of, each with its place in the table: those of the key, or if there
-    /// are fewer, those by which the layout is.
+    /// The columns that bounds of so many columns are of, each with its place in the table: those of the key, of the order
+    /// that footers claim, or of the layout.
     fn key_of(&self, columns: usize) -> Vec<(usize, &'a Column)> {
-        let all = self.table.key().iter().enumerate();
-        if columns == self.table.key_len {
-            return all.collect();
+        let all: Vec<_> = self.table.key().iter().enumerate().collect();
+        if columns == all.len() {
+            return all;
         }
         let of_layout = self.report.key.iter();
-        of_layout
-            .filter_map(|sort| all.clone().find(|(_, column)| column.name == sort.name))
-            .take(columns)
-            .collect()
+        let by_name = |name: &str| all.iter().find(|(_, column)| column.name == name).copied();
+        let of_layout: Vec<_> = of_layout.filter_map(|sort| by_name(&sort.name)).collect();
+        if columns == of_layout.len() {
+            return of_layout;
+        }
+        let in_files = all.into_iter().filter(|(_, column)| !column.hive);
+        in_files.take(columns).collect()
     }
 }
 
