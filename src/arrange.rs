@@ -235,10 +235,11 @@ impl Arrangement<'_> {
         let mut sorted = SortedScan::new(self.scan, units, slices, orderings, null_free, grouping);
         match (ranges, owned) {
             (Some(ranges), _) => sorted = sorted.with_ranges(ranges),
-            (None, Err(why)) if self.planner.split_points.is_some() => {
-                sorted = sorted.without_ranges(why.into());
+            (None, Err(why)) => {
+                let are_wanted = self.planner.split_points.is_some();
+                sorted = sorted.without_ranges(why.into(), are_wanted);
             }
-            (None, _) => {}
+            (None, Ok(_)) => {}
         }
         if let Some(finer) = finer {
             sorted = sorted.with_finer(finer);

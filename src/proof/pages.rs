@@ -76,6 +76,10 @@ impl SortKey {
             column.converter.convert_columns(&[values]).ok()
         };
         let (lower, upper) = (rows(&lower)?, rows(&upper)?);
+        // An index that contradicts itself proves nothing.
+        if (0..lower.num_rows()).any(|page| lower.row(page) > upper.row(page)) {
+            return None;
+        }
         let page = |(index, location): (
             usize,
             &parquet::file::page_index::offset_index::PageLocation,

@@ -42,6 +42,8 @@ pub(crate) fn summary_schema() -> SchemaRef {
         ("strict_cuts", DataType::Boolean, false),
         ("rows", DataType::UInt64, true),
         ("bytes", DataType::UInt64, false),
+        ("on_demand", DataType::Utf8, true),
+        ("why_no_ranges", DataType::Utf8, true),
         ("why_not_kind", DataType::Utf8, true),
         ("why_not", DataType::Utf8, true),
     ])
@@ -97,6 +99,8 @@ pub(crate) fn summary_batch(report: &LayoutReport) -> Result<RecordBatch, ArrowE
             truth(report.strict_cuts),
             Arc::new(UInt64Array::from(vec![report.rows()])),
             Arc::new(UInt64Array::from(vec![report.bytes()])),
+            text(report.on_demand.as_deref()),
+            text(report.why_no_ranges.as_deref()),
             text(why.map(|why| why.kind())),
             text(why_text.as_deref()),
         ],

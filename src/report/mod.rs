@@ -45,6 +45,11 @@ pub struct LayoutReport {
     pub clusters: usize,
     /// The most units over one key: to read all in order, so many are merged at a time.
     pub depth: usize,
+    /// The longer order that a query gets that asks for it, by a merge, where a scan is in order of the beginning of the
+    /// declared one only.
+    pub on_demand: Option<String>,
+    /// Why the scan declares no partitioning by ranges, although it is in order.
+    pub why_no_ranges: Option<String>,
     /// Why there is no better layout, if something stands in its way.
     pub why_not: Option<WhyNot>,
 }

@@ -71,6 +71,8 @@ fn of_sorted(scan: &SortedScan, ordering: OrderingState) -> Result<LayoutReport>
         ordering,
         strategy: scan.grouping().name(),
         range_declared,
+        on_demand: scan.finer_order(),
+        why_no_ranges: scan.why_no_ranges().filter(|_| !range_declared),
         // The bounds of clipped units touch.
         strict_cuts: range_declared || report.strict_cuts,
         why_not: scan.grouping().why_not().map(|why| why.as_ref().clone()),
@@ -173,6 +175,8 @@ fn report(
         slices: of_slices.len(),
         clusters: overlaps.clusters,
         depth: overlaps.depth,
+        on_demand: None,
+        why_no_ranges: None,
         why_not: None,
     })
 }
@@ -189,6 +193,8 @@ impl LayoutReport {
             slices: 0,
             clusters: 0,
             depth: 0,
+            on_demand: None,
+            why_no_ranges: None,
             why_not: Some(why),
         }
     }

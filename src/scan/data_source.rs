@@ -96,7 +96,7 @@ impl DataSource for SortedScan {
                 if let Some(finer) = &self.finer {
                     write!(f, "on_demand=[{}], ", show(&finer.orderings[0]))?;
                 }
-                if let Some(why) = &self.why_no_ranges {
+                if let Some(why) = self.why_not_in_ranges() {
                     write!(f, "no_ranges=[{why}], ")?;
                 }
                 if self.is_clipped() {
@@ -117,7 +117,7 @@ impl DataSource for SortedScan {
                 if let Some(finer) = &self.finer {
                     writeln!(f, "on_demand=[{}]", show(&finer.orderings[0]))?;
                 }
-                if let Some(why) = &self.why_no_ranges {
+                if let Some(why) = self.why_not_in_ranges() {
                     writeln!(f, "no_ranges=[{why}]")?;
                 }
                 if self.is_clipped() {

@@ -28,6 +28,14 @@ pub(crate) struct Whole {
     pub(crate) slice: Slice,
 }
 
+/// Why slices own no ranges of the key.
+#[derive(Debug, Clone)]
+pub(super) struct NoRanges {
+    pub(super) why: Arc<str>,
+    /// Whether the user said where to cut.
+    are_wanted: bool,
+}
+
 impl SortedScan {
     /// This scan, whose slices own ranges of the key.
     pub(crate) fn with_ranges(mut self, ranges: InRanges) -> Self {
@@ -35,10 +43,17 @@ impl SortedScan {
         self.with_limit_of_units()
     }
 
-    /// This scan, whose slices own no ranges of the key, although the user wants them to, for the reason `why`.
-    pub(crate) fn without_ranges(mut self, why: Arc<str>) -> Self {
-        self.why_no_ranges = Some(why);
+    /// This scan, whose slices own no ranges of the key, for the reason `why`. `EXPLAIN` shows it if the user said where
+    /// to cut, and the layout report always.
+    pub(crate) fn without_ranges(mut self, why: Arc<str>, are_wanted: bool) -> Self {
+        self.no_ranges = Some(NoRanges { why, are_wanted });
         self
+    }
+
+    /// Why `EXPLAIN` says that slices own no ranges, if it says so.
+    pub(super) fn why_not_in_ranges(&self) -> Option<&str> {
+        let none = self.no_ranges.as_ref().filter(|none| none.are_wanted);
+        none.map(|none| none.why.as_ref())
     }
 
     /// Whether some units are read by several slices, each of its own keys.

@@ -14,7 +14,7 @@ use datafusion::physical_expr::{
 
 use super::finer::Finer;
 use super::grouping::Grouping;
-use super::range::InRanges;
+use super::range::{InRanges, NoRanges};
 use super::read_options::ReadOptions;
 use super::row_groups::{are_ascending, groups_in};
 use super::unit::Unit;
@@ -62,8 +62,8 @@ pub struct SortedScan {
     pub(super) fetch: Option<usize>,
     /// Which ranges of the key the slices own, if that is known.
     pub(super) ranges: Option<InRanges>,
-    /// Why they own none, if the user wants them to.
-    pub(super) why_no_ranges: Option<Arc<str>>,
+    /// Why they own none, if that is known.
+    pub(super) no_ranges: Option<NoRanges>,
     /// The order that the slices can be put into besides.
     pub(super) finer: Option<Arc<Finer>>,
 }
@@ -150,7 +150,7 @@ impl SortedScan {
             options: ReadOptions::default(),
             reversed: false,
             ranges: None,
-            why_no_ranges: None,
+            no_ranges: None,
             finer: None,
         }
     }

@@ -4,6 +4,7 @@ use datafusion::common::Result;
 use datafusion::datasource::physical_plan::FileScanConfig;
 
 use super::grouping::Grouping;
+use super::order_display::show;
 use super::unit::Unit;
 use super::{SortedScan, UnorderedScan, as_file_scan};
 use crate::why_not::WhyNot;
@@ -20,6 +21,18 @@ impl SortedScan {
                     units.iter().map(move |&unit| (slice, run, self.unit(unit)))
                 })
             })
+    }
+
+    /// The order that it can be put into besides, by a merge.
+    pub(crate) fn finer_order(&self) -> Option<String> {
+        let finer = self.finer.as_ref()?;
+        Some(show(finer.orderings.first()?))
+    }
+
+    /// Why its slices own no ranges of the key, if they do not.
+    pub(crate) fn why_no_ranges(&self) -> Option<String> {
+        let no_ranges = self.no_ranges.as_ref();
+        no_ranges.map(|none| none.why.to_string())
     }
 
     pub(crate) fn grouping(&self) -> &Grouping {

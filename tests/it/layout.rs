@@ -102,6 +102,41 @@ async fn disjoint_files() {
 }
 
 #[tokio::test]
+async fn it_says_what_more_there_is_and_what_is_not() {
+    let sql =
+        "SELECT ordering, range_declared, on_demand, why_no_ranges FROM sorted_layout_summary('t')";
+    // Files end within a value of the first column.
+    let folder = Folder::new();
+    for file in 0..8_i64 {
+        let rows = (file * 60..file * 60 + 60).map(|row| (row / 100, row % 100 * 7 % 100));
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_unstable();
+        let (k, v): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        let rows = batch([("k", int64(k)), ("v", int64(v))]);
+        folder.write(&shuffled_name(file as usize), &rows);
+    }
+    let ctx = session_over(&folder, 2, "k, v").await;
+    let found = rows(&ctx, sql).await;
+    assert_eq!(
+        found,
+        ["declared true k ASC NULLS LAST, v ASC NULLS LAST NULL"]
+    );
+
+    let disjoint = Folder::of_keys((0..4).map(|file| int64(file * 10..file * 10 + 10)));
+    let ctx = session_over(&disjoint, 1, "k").await;
+    let found = rows(&ctx, sql).await;
+    assert!(
+        found[0].starts_with("declared false NULL ") && !found[0].ends_with("NULL"),
+        "{found:?}"
+    );
+    let ctx = session_over(&disjoint, 2, "k").await;
+    assert_eq!(rows(&ctx, sql).await, ["declared true NULL NULL"]);
+    run(&ctx, "SET sorted_listing.range_partitioning = 'off'").await;
+    let found = rows(&ctx, sql).await;
+    assert!(found[0].contains("range_partitioning"), "{found:?}");
+}
+
+#[tokio::test]
 async fn it_is_a_table_like_others() {
     let folder = Folder::of_keys((0..6).map(|file| int64(file * 10..file * 10 + 10 + file % 2)));
     let ctx = session_over(&folder, 2, "k").await;
