@@ -57,19 +57,19 @@ pub struct SortedListingConfig {
 }
 
 /// How much of the declared order is checked while rows are read (`sorted_listing.verify`). A row out of order ends the
-/// query with an error that names its file.
+/// query with the error [`FalseOrder`](crate::FalseOrder).
 ///
-/// The order is checked as far as its columns are among those that the query reads, up to the first that is not.
+/// Unless it is `off`, Parquet files are also checked to be the versions that were listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Verify {
     /// Nothing: what is declared is believed.
     Off,
     /// The first and the last row of each batch: with one another, with the batch before, and with the bounds that
-    /// footers prove. Next to nothing.
+    /// footers prove. By the columns of the order that the query reads, up to the first that it does not read.
     #[default]
     Boundaries,
-    /// Each row with the one before it.
+    /// Each row with the one before it, by all columns of the order: those that the query does not read are read for it.
     Rows,
 }
 
