@@ -9,12 +9,12 @@ use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::physical_plan::parquet::CachedParquetMetaData;
 use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
-use datafusion::execution::cache::cache_manager::FileMetadataCache;
+use datafusion::execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadataCache};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::parquet_to_arrow_schema;
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 
 use crate::as_listed::Listing;
 
@@ -65,7 +65,7 @@ impl FooterReader {
     /// This reader, which from here on does not put footers into the session's cache if that cannot hold so many bytes of
     /// them: each would only drive out another.
     pub(crate) fn expecting(mut self, bytes: usize) -> Self {
-        self.fills_cache = bytes <= self.cache.cache_limit();
+        self.fills_cache &= bytes <= self.cache.cache_limit();
         self
     }
 
@@ -74,8 +74,7 @@ impl FooterReader {
         let cached = self.cache.get(&file.location)?;
         let footer = cached.file_metadata.as_any();
         let footer = footer.downcast_ref::<CachedParquetMetaData>()?;
-        cached
-            .is_valid_for(file)
+        (cached.is_valid_for(file) && cached.meta.e_tag == file.e_tag)
             .then(|| Arc::clone(footer.parquet_metadata()))
     }
 
@@ -95,12 +94,19 @@ impl FooterReader {
             {
                 return Ok(footer);
             }
+            // DataFusion does not compare ETags.
+            let is_outdated = |cached: CachedFileMetadataEntry| cached.meta.e_tag != file.e_tag;
+            if reader.cache.get(&file.location).is_some_and(is_outdated) {
+                reader.cache.remove(&file.location);
+            }
             let store = match &reader.listing {
                 Some(listing) => listing.store_of(reader.store, file.clone()),
                 None => reader.store,
             };
             let footer = DFParquetMetadata::new(store.as_ref(), &file)
                 .with_metadata_size_hint(reader.size_hint)
+                // As if it went into the cache.
+                .with_page_index_policy(Some(PageIndexPolicy::Optional))
                 .with_file_metadata_cache(reader.fills_cache.then_some(reader.cache))
                 .fetch_metadata()
                 .await;

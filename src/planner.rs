@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::catalog::{ScanArgs, Session, TableProvider};
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err, project_schema};
+use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
@@ -198,15 +199,22 @@ impl Planner<'_> {
         }
     }
 
-    pub(crate) fn listing(&self) -> Listing {
+    fn listing(&self) -> Listing {
         Listing::new(self.table, self.snapshots, self.session)
     }
 
+    /// The listing that files are to be as in, if that is to be checked.
+    fn checked_listing(&self) -> Option<Listing> {
+        (self.config.verify != Verify::Off).then(|| self.listing())
+    }
+
     /// `scan`, which checks that files are as they were listed, unless nothing is to be checked.
-    fn checked(&self, scan: FileScanConfig) -> Result<FileScanConfig> {
-        match self.config.verify {
-            Verify::Off => Ok(scan),
-            Verify::Boundaries | Verify::Rows => self.listing().checked(scan),
+    pub(crate) fn checked(&self, scan: FileScanConfig) -> Result<FileScanConfig> {
+        // Other formats may have readers of their own.
+        let is_parquet = self.table.options().format.is::<ParquetFormat>();
+        match self.checked_listing().filter(|_| is_parquet) {
+            Some(listing) => listing.checked(scan, self.session.runtime_env()),
+            None => Ok(scan),
         }
     }
 
@@ -217,7 +225,7 @@ impl Planner<'_> {
     fn indexer(&self, declared: &[LexOrdering]) -> Result<Result<Indexer, String>> {
         let format = self.table.options().format.as_ref();
         let reader =
-            FooterReader::try_new(self.session, format, self.store()?, Some(self.listing()));
+            FooterReader::try_new(self.session, format, self.store()?, self.checked_listing());
         Ok(reader.map(|reader| {
             let schema = table_schema(self.table);
             let declared = declared.to_vec();
@@ -254,7 +262,7 @@ impl Planner<'_> {
             self.session,
             self.table.options().format.as_ref(),
             self.store()?,
-            Some(self.listing()),
+            self.checked_listing(),
         )
         .map_err(DataFusionError::Plan)?;
         let listed = ListedScan {

@@ -4,7 +4,7 @@ mod store;
 mod version;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use datafusion::catalog::Session;
 use datafusion::common::Result;
@@ -14,7 +14,7 @@ use datafusion::datasource::physical_plan::{
     FileScanConfig, FileScanConfigBuilder, ParquetFileReaderFactory, ParquetSource,
 };
 use datafusion::execution::cache::TableScopedPath;
-use datafusion::execution::cache::cache_manager::FileMetadataCache;
+use datafusion::execution::cache::cache_manager::{FileMetadataCache, ListFilesCache};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use object_store::{ObjectMeta, ObjectStore};
@@ -26,8 +26,9 @@ use crate::snapshot::Snapshots;
 /// The listing that the files of a table are known from.
 #[derive(Clone)]
 pub(crate) struct Listing {
-    snapshots: Arc<Snapshots>,
-    runtime: Arc<RuntimeEnv>,
+    /// Weak, since a snapshot keeps scans, which know the listing that they are of.
+    snapshots: Weak<Snapshots>,
+    listings: Option<Arc<ListFilesCache>>,
     paths: Arc<[TableScopedPath]>,
     /// Whether the files are on a file system, where it costs next to nothing to look at one again.
     is_local: bool,
@@ -53,8 +54,8 @@ impl Listing {
         };
         let paths = table.table_paths();
         Self {
-            snapshots: Arc::clone(snapshots),
-            runtime: Arc::clone(session.runtime_env()),
+            snapshots: Arc::downgrade(snapshots),
+            listings: session.runtime_env().cache_manager.get_list_files_cache(),
             paths: paths.iter().map(scoped).collect(),
             is_local: paths.iter().all(|path| path.scheme() == "file"),
         }
@@ -63,23 +64,29 @@ impl Listing {
     /// Makes the next query list the files, whatever `sorted_listing.snapshot_ttl` and the session's cache of listings
     /// say.
     pub(crate) fn forget(&self) {
-        if let Some(cache) = self.runtime.cache_manager.get_list_files_cache() {
+        if let Some(listings) = &self.listings {
             for path in self.paths.iter() {
-                cache.remove(path);
+                listings.remove(path);
             }
         }
-        self.snapshots.invalidate();
+        if let Some(snapshots) = self.snapshots.upgrade() {
+            snapshots.invalidate();
+        }
     }
 
     /// `scan`, which ends in an error where a file is not what this listing says. Files in other formats than Parquet are
     /// read as they are.
-    pub(crate) fn checked(&self, scan: FileScanConfig) -> Result<FileScanConfig> {
+    pub(crate) fn checked(
+        &self,
+        scan: FileScanConfig,
+        runtime: &RuntimeEnv,
+    ) -> Result<FileScanConfig> {
         let Some(source) = scan.file_source().downcast_ref::<ParquetSource>() else {
             return Ok(scan);
         };
         let readers = ReadersAsListed {
-            store: self.runtime.object_store(&scan.object_store_url)?,
-            footers: self.runtime.cache_manager.get_file_metadata_cache(),
+            store: runtime.object_store(&scan.object_store_url)?,
+            footers: runtime.cache_manager.get_file_metadata_cache(),
             listing: self.clone(),
         };
         let source = source

@@ -46,8 +46,15 @@ impl StoreAsListed {
 
     /// Why the file cannot be read: `error`, or that it is another one by now.
     async fn explained(&self, error: Error) -> Error {
-        if matches!(error, Error::NotFound { .. }) {
-            return self.changed("it is gone");
+        match error {
+            Error::NotFound { .. } => return self.changed("it is gone"),
+            // That is no matter of the file, and asking again no better.
+            Error::PermissionDenied { .. }
+            | Error::Unauthenticated { .. }
+            | Error::NotSupported { .. }
+            | Error::NotImplemented { .. }
+            | Error::JoinError { .. } => return error,
+            _ => {}
         }
         let now = self.store.head(&self.file.location).await;
         let changed = now.ok().and_then(|now| self.check(&now).err());
@@ -121,6 +128,9 @@ impl ObjectStore for StoreAsListed {
         }
         // The answer of a file system does not say so. But a file that is as it was, after it was read, was so before.
         let read = self.store.get_ranges(location, ranges).await;
+        // The thread that has read is about to be free. Asked at once, the runtime would start another one to look at the
+        // file, and what it reads later would be in memory of its own.
+        tokio::task::yield_now().await;
         match (read, self.store.head(location).await) {
             (Ok(read), Ok(now)) => self.check(&now).map(|()| read),
             (Err(e), _) | (_, Err(e)) => Err(self.explained(e).await),

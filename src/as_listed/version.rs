@@ -6,7 +6,7 @@ use object_store::ObjectMeta;
 ///
 /// The size is the same then, and so is the ETag, or if not both have one, the time of modification. Stores do not
 /// describe a version in the same words in a listing and in an answer: the time may be in whole seconds in one of them
-/// (HTTP dates are), and an ETag with or without quotes.
+/// (HTTP dates are) or missing, and an ETag with or without quotes.
 pub(super) fn is_same_version(listed: &ObjectMeta, now: &ObjectMeta) -> bool {
     if listed.size != now.size {
         return false;
@@ -15,6 +15,10 @@ pub(super) fn is_same_version(listed: &ObjectMeta, now: &ObjectMeta) -> bool {
         return opaque(listed) == opaque(now);
     }
     let (listed, now) = (listed.last_modified, now.last_modified);
+    // Which is how object_store says that an answer has no time.
+    if listed.timestamp() == 0 || now.timestamp() == 0 {
+        return true;
+    }
     let in_seconds = listed.timestamp_subsec_nanos() == 0 || now.timestamp_subsec_nanos() == 0;
     match in_seconds {
         true => listed.timestamp() == now.timestamp(),
@@ -83,6 +87,7 @@ mod tests {
             Some("\"b\"")
         )));
         // Without an ETag in one of them.
+        assert!(is_same(version(10, "1970-01-01T00:00:00Z", None)));
         assert!(is_same(version(10, "2026-01-01T00:00:00.250Z", None)));
         assert!(is_same(version(10, "2026-01-01T00:00:00Z", None)));
         assert!(!is_same(version(10, "2026-01-01T00:00:01Z", None)));

@@ -15,8 +15,8 @@ pub(crate) struct Seams {
     reached: Vec<Option<(usize, LastRow)>>,
 }
 
-/// The key columns of the last batch of a part. They are not looked at until the next part comes: that is seldom, and a
-/// batch costs nothing but to hold them.
+/// The key columns of the last batch of a part. They are not looked at until the next part comes, which is seldom. Until
+/// the next batch comes, their buffers are held.
 #[derive(Debug, Clone)]
 struct LastRow {
     columns: Vec<ArrayRef>,

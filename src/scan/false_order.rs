@@ -13,6 +13,8 @@ use crate::merge::Seam;
 
 /// A row of a unit that is out of order.
 pub(super) struct Violation {
+    /// The number of the ordering.
+    pub(super) ordering: usize,
     /// Its number among the rows that are read of the unit.
     pub(super) row: usize,
     pub(super) key: KeyValue,
@@ -32,7 +34,11 @@ impl SortedScan {
     /// The error of a row that is out of order within a unit.
     pub(super) fn false_order(&self, unit: usize, violation: &Violation) -> DataFusionError {
         let Violation {
-            row, key, other, ..
+            ordering,
+            row,
+            key,
+            other,
+            ..
         } = violation;
         let file = match self.reads_all_of(unit) {
             true => format!("'{}'", self.file(unit).path()),
@@ -53,14 +59,21 @@ impl SortedScan {
                 format!("after {other}, which is the last by the statistics in the footer")
             }
         };
-        self.false_order_of(format!(
-            "in {file}, {row}, counted from 0, has the key {key}, {other}"
-        ))
+        self.false_order_of(
+            *ordering,
+            format!("in {file}, {row}, counted from 0, has the key {key}, {other}"),
+        )
     }
 
     /// The error of a unit that begins before another one ends, which is read before it.
-    pub(super) fn false_order_of_units(&self, unit: usize, seam: &Seam) -> DataFusionError {
-        self.false_seam(&self.name_of(unit), &self.name_of(seam.before), seam)
+    pub(super) fn false_order_of_units(
+        &self,
+        ordering: usize,
+        unit: usize,
+        seam: &Seam,
+    ) -> DataFusionError {
+        let (later, earlier) = (self.name_of(unit), self.name_of(seam.before));
+        self.false_seam(ordering, &later, &earlier, seam)
     }
 
     /// The error of a slice that begins before another one ends, which is read before it.
@@ -71,19 +84,32 @@ impl SortedScan {
             let names: Vec<_> = units.map(|&unit| self.name_of(unit)).collect();
             names.join(", ")
         };
-        self.false_seam(&names(slice), &names(seam.before), seam)
+        // A sequence is in the first ordering.
+        self.false_seam(0, &names(slice), &names(seam.before), seam)
     }
 
-    fn false_seam(&self, later: &str, earlier: &str, seam: &Seam) -> DataFusionError {
+    fn false_seam(
+        &self,
+        ordering: usize,
+        later: &str,
+        earlier: &str,
+        seam: &Seam,
+    ) -> DataFusionError {
         let Seam { first, last, .. } = seam;
         let reversed = if self.reversed { " (in reverse)" } else { "" };
-        self.false_order_of(format!(
+        let rows = format!(
             "{earlier} ends with the key {last}, and {later}, which is read after it, begins with {first}{reversed}"
-        ))
+        );
+        self.false_order_of(ordering, rows)
     }
 
-    fn false_order_of(&self, rows: String) -> DataFusionError {
-        let sorts = self.orderings().iter().take(1).flatten().cloned();
+    fn false_order_of(&self, ordering: usize, rows: String) -> DataFusionError {
+        let sorts = self
+            .orderings()
+            .get(ordering)
+            .into_iter()
+            .flatten()
+            .cloned();
         let sorts: Vec<_> = sorts.map(|sort| self.as_stored(sort)).collect();
         DataFusionError::External(Box::new(FalseOrder {
             table: Arc::clone(&self.options.table),

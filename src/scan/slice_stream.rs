@@ -80,7 +80,7 @@ struct SliceRuns {
     scan: SortedScan,
     key: Option<MergeKey>,
     /// What is checked where units meet.
-    seams: Vec<Seams>,
+    seams: Vec<(usize, Seams)>,
     rows_checked: Count,
     context: Arc<TaskContext>,
     runs: Vec<Run>,
@@ -143,9 +143,9 @@ impl SliceRuns {
 
     /// Checks that a batch of `unit` does not begin before the unit ends that is read before it.
     fn check_seam(&mut self, run: usize, unit: usize, batch: &RecordBatch) -> Result<()> {
-        for seams in &mut self.seams {
+        for (ordering, seams) in &mut self.seams {
             if let Some(seam) = seams.check(run, unit, batch)? {
-                return Err(self.scan.false_order_of_units(unit, &seam));
+                return Err(self.scan.false_order_of_units(*ordering, unit, &seam));
             }
         }
         Ok(())

@@ -37,6 +37,8 @@ pub(super) struct Verified {
 
 /// One declared order, as far as its columns are read.
 struct Check {
+    /// Its number.
+    ordering: usize,
     keys: Keys,
     /// Of the first column.
     options: SortOptions,
@@ -90,6 +92,7 @@ impl SortedScan {
                 return internal_err!("a key has columns");
             };
             Ok(Check {
+                ordering,
                 options: stored[0].options,
                 columns: stored.len(),
                 keys: Keys::try_new(MergeKey::new(stored, false), schema)?,
@@ -103,10 +106,20 @@ impl SortedScan {
     }
 
     /// What is checked where the units of a slice meet.
-    pub(super) fn seams(&self, slice: &Slice, schema: &Schema) -> Result<Vec<Seams>> {
+    /// Each with the number of its ordering.
+    pub(super) fn seams(&self, slice: &Slice, schema: &Schema) -> Result<Vec<(usize, Seams)>> {
         let keys = self.checked_keys(schema).into_iter();
-        let seams = keys.map(|(_, key)| Seams::try_new(&key, slice.runs.len(), schema));
+        let seams = keys.map(|(ordering, key)| {
+            let seams = Seams::try_new(&key, slice.runs.len(), schema)?;
+            Ok(seams.map(|seams| (ordering, seams)))
+        });
         seams.filter_map(Result::transpose).collect()
+    }
+
+    /// Whether there is something to check.
+    pub(crate) fn checks_rows(&self) -> Result<bool> {
+        let schema = self.file_scan.projected_schema()?;
+        Ok(!self.checked_keys(&schema).is_empty())
     }
 
     /// The orderings that are checked, as far as their columns are read, each with its number.
@@ -212,6 +225,7 @@ impl Check {
         other: &[u8],
     ) -> Result<Option<Violation>> {
         Ok(Some(Violation {
+            ordering: self.ordering,
             row,
             key: self.keys.values(key.bytes())?,
             found,

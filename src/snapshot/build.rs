@@ -30,18 +30,19 @@ pub(crate) async fn build(
     let mut budget = MOST_FOOTERS;
     let mut indexer = indexer.clone();
     let mut read: Vec<Files> = vec![];
+    let mut bytes = 0;
     let count = unread.len();
     let mut unread = unread.into_iter();
     while unread.len() > 0 {
         let chunk = unread.by_ref().take(CHUNK).collect();
         let files = read_files(&indexer, chunk).await?;
+        let sizes = files.iter().map(|file| file.footer.memory_size());
+        bytes += sizes.sum::<usize>();
         read.push(Files::of(files, &indexer.table, &mut budget)?);
-        if budget > 0 {
-            let expected = (MOST_FOOTERS - budget) / (count - unread.len()) * count;
-            indexer.reader = indexer.reader.expecting(expected);
-            if expected > MOST_FOOTERS {
-                budget = 0;
-            }
+        let expected = bytes / (count - unread.len()) * count;
+        indexer.reader = indexer.reader.expecting(expected);
+        if expected > MOST_FOOTERS {
+            budget = 0;
         }
         // Either all footers are held or none, and then it is none as soon as that is to be seen.
         if budget == 0 {

@@ -53,6 +53,7 @@ pub(crate) async fn verify(
     if depth == VerifyDepth::Rows {
         rows::verify(planner, scan, &files, &keys, &mut report, on_progress).await?;
     }
+    report.problems.sort_by(|a, b| a.file().cmp(b.file()));
     Ok(report)
 }
 
@@ -72,5 +73,5 @@ fn in_footers(files: &ScanFiles, keys: &[Sorted]) -> Vec<VerifyProblem> {
         });
         problem.collect::<Vec<_>>()
     };
-    keys.iter().flat_map(of_key).collect()
+    keys.iter().flat_map(of_key).collect::<Vec<_>>()
 }

@@ -97,7 +97,7 @@ impl fmt::Display for VerifyReport {
         if self.is_ok() {
             return write!(f, " do not contradict the order [{orders}]");
         }
-        write!(f, " contradict the order [{orders}]:")?;
+        write!(f, " do not all follow the order [{orders}]:")?;
         self.problems
             .iter()
             .try_for_each(|problem| write!(f, "\n  {problem}"))

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSource;
 use datafusion::execution::TaskContext;
-use datafusion::physical_expr::utils::collect_columns;
 use futures::{StreamExt, stream};
 
 use super::{VerifyProblem, VerifyProgress, VerifyReport};
 use crate::config::Verify;
 use crate::false_order::FalseOrder;
+use crate::key_columns::with_key_columns;
 use crate::keys::Sorted;
 use crate::layout::{Slice, Strategy};
 use crate::planner::Planner;
@@ -60,12 +60,14 @@ pub(super) async fn verify(
     }
     report.rows = progress.rows;
     let found: Vec<_> = found.into_iter().flatten().collect();
-    // The rows say more than the footer.
+    // The rows say more than the footer, if they were read.
+    let says_more = |of: &VerifyProblem, other: &VerifyProblem| {
+        matches!(other, VerifyProblem::FalseOrder { .. }) && other.file() == of.file()
+    };
     report
         .problems
-        .retain(|problem| !found.iter().any(|other| other.file() == problem.file()));
+        .retain(|problem| !found.iter().any(|other| says_more(problem, other)));
     report.problems.extend(found);
-    report.problems.sort_by(|a, b| a.file().cmp(b.file()));
     Ok(())
 }
 
@@ -79,28 +81,31 @@ fn scan_of_each(
     let facts = &keys[0].facts;
     let parts = Parts::files(files.files(), facts);
     let units = parts.scan_units(files.files(), facts, scan)?;
-    let sorts = keys.iter().flat_map(|key| key.ordering.iter());
-    let columns = sorts.flat_map(|sort| collect_columns(&sort.expr));
-    let mut columns: Vec<_> = columns.map(|column| column.index()).collect();
-    columns.sort_unstable();
-    columns.dedup();
-    let scan = FileScanConfigBuilder::from(planner.listing().checked(scan.clone())?)
+    let orderings: Vec<_> = keys.iter().map(|key| key.ordering.clone()).collect();
+    let columns = with_key_columns(&[], &orderings).into_owned();
+    let scan = FileScanConfigBuilder::from(planner.checked(scan.clone())?)
         .with_projection_indices(Some(columns))?
         .build();
     let slice = |unit| Slice {
         runs: vec![vec![unit]],
     };
     let slices = (0..units.len()).map(slice).collect();
-    let orderings = keys.iter().map(|key| key.ordering.clone()).collect();
     let grouping = Grouping::Strategy {
         strategy: Strategy::BestFit,
         stepped_down: None,
     };
     let scan = SortedScan::new(&scan, units, slices, orderings, vec![], grouping);
-    Ok(scan.with_options(ReadOptions {
+    let scan = scan.with_options(ReadOptions {
         verify: Verify::Rows,
         ..planner.read_options()
-    }))
+    });
+    if !scan.checks_rows()? {
+        return plan_err!(
+            "The order of the table {} cannot be verified: the values of its first column cannot be compared",
+            planner.name
+        );
+    }
+    Ok(scan)
 }
 
 /// How many rows of a file were read, and how that ended.

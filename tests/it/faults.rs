@@ -344,6 +344,39 @@ async fn nothing_is_noticed_without_checks() {
     assert_eq!(rows, 200);
 }
 
+/// The listing that a session keeps is out of date: who checks nothing may get rows of both versions, or an error of
+/// Parquet's, and is not told of the version.
+#[tokio::test]
+async fn nothing_is_checked_when_planning_either() {
+    let store = FaultyStore::new();
+    fill(&store, 0, 1).await;
+    for (verify, is_told) in [("off", false), ("boundaries", true)] {
+        let ctx = session(&store).await;
+        run(&ctx, &format!("SET sorted_listing.verify = '{verify}'")).await;
+        run(&ctx, DDL).await;
+        fill(&store, 0, 2).await;
+        let ended = outcome(&ctx, QUERIES[0]).await.unwrap();
+        let told = matches!(&ended, Err(e) if e.contains("has changed since it was listed"));
+        assert_eq!(told, is_told, "{verify}: {ended:?}");
+    }
+}
+
+/// Nothing of a session is kept alive by the tables that were in it.
+#[tokio::test]
+async fn nothing_stays_behind_when_a_session_ends() {
+    let store = FaultyStore::new();
+    fill(&store, 0, 1).await;
+    let tasks = alive_tasks();
+    let ctx = session(&store).await;
+    run(&ctx, DDL).await;
+    for query in QUERIES {
+        run(&ctx, query).await;
+    }
+    drop(ctx);
+    all_is_quiet(&store, tasks).await;
+    assert_eq!(Arc::strong_count(&store), 1);
+}
+
 /// Rows of 1 kB, overlapping or not, within pools that are smaller than the table.
 #[tokio::test]
 async fn small_memory_pools() {

@@ -485,6 +485,20 @@ async fn errors_name_what_is_wrong() {
     );
 }
 
+/// Of several declared orders, the error is of the one that does not hold.
+#[tokio::test]
+async fn the_order_that_is_false_is_named() {
+    let folder = compound((0..ROWS).map(|row| (row, if row == 100 { 0 } else { row })));
+    let ctx = session(1, "rows").await;
+    run(&ctx, &folder.ddl("k").replace("(k)", "(k) WITH ORDER (v)")).await;
+    let error = error(&ctx, "SELECT k, v FROM t ORDER BY k").await;
+    assert!(
+        error.contains("not in its declared order [v ASC NULLS LAST]")
+            && error.contains("row 100 of row group 0, counted from 0, has the key 0,"),
+        "{error}"
+    );
+}
+
 /// Row groups without statistics are pieces of a sequence, which are checked where they meet.
 #[tokio::test]
 async fn pieces_are_checked_where_they_meet() {
