@@ -75,7 +75,10 @@ fn merge_join(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionP
     let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
         return Ok(None);
     };
-    let streams = join.mode == PartitionMode::Partitioned && !join.null_aware;
+    // DataFusion 55.2's merge join gives out rows of an outer join that a filter leaves without a partner later than their
+    // place, and claims to keep the order all the same.
+    let keeps_order = join.filter.is_none() || join.join_type == JoinType::Inner;
+    let streams = join.mode == PartitionMode::Partitioned && !join.null_aware && keeps_order;
     let (true, None, Some(left), Some(right)) = (
         streams,
         join.fetch(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use object_store::memory::InMemory;
 
 use crate::case::{Failure, Outcome, Tables, check, right_answer};
-use crate::known::{FOR_NAN, is_fault_of_merge, is_wrong_upstream};
+use crate::known::{FOR_NAN, is_fault_of_merge, is_fault_of_merge_join, is_wrong_upstream};
 use crate::queries::random_query;
 use crate::query::Query;
 use crate::random::Random;
@@ -102,7 +102,9 @@ pub(crate) async fn run(seed: u64, provider: Provider) -> (Report, Option<Found>
                 Outcome::OutOfMemory => report.out_of_memory += 1,
                 Outcome::Refused(e) => report.refused(&e),
                 Outcome::Wrong(failure)
-                    if provider == Provider::Sorted && is_fault_of_merge(&failure.plan) =>
+                    if provider == Provider::Sorted
+                        && (is_fault_of_merge(&failure.plan)
+                            || is_fault_of_merge_join(session, &failure.plan)) =>
                 {
                     report.wrong_upstream += 1;
                 }

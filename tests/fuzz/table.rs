@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, StringArray};
+use arrow::array::{ArrayRef, AsArray, StringArray};
 use arrow::compute::{SortOptions, cast};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Int64Type};
 
 use crate::random::Random;
 use crate::relation::{Relation, keys_of_files};
@@ -167,6 +167,18 @@ impl Table {
     pub(crate) fn has_both_zeros(&self) -> bool {
         let mut columns = self.columns.iter();
         columns.any(|column| has_both_zeros(&column.pool))
+    }
+
+    /// Whether there are moments near to the first or the last one that a timestamp can be.
+    pub(crate) fn has_extreme_timestamps(&self) -> bool {
+        let is_extreme = |column: &Column| {
+            matches!(column.pool.data_type(), DataType::Timestamp(..))
+                && cast(&column.pool, &DataType::Int64).is_ok_and(|numbers| {
+                    let mut numbers = numbers.as_primitive::<Int64Type>().iter().flatten();
+                    numbers.any(|number| number.unsigned_abs() > i64::MAX as u64 / 2)
+                })
+        };
+        self.columns.iter().any(is_extreme)
     }
 
     pub(crate) fn row_count(&self) -> usize {

@@ -528,3 +528,44 @@ async fn points_of_a_constant_column_are_points_of_the_whole_key() {
     assert!(!joined.contains("RepartitionExec"), "{joined}");
     assert_eq!(rows(&ctx, sql).await.len(), 480);
 }
+
+/// DataFusion's merge join gives out the rows of a filtered outer join in no order, and claims one.
+#[tokio::test]
+async fn filtered_outer_joins_stay_hash_joins() {
+    let folder = Folder::new();
+    let k: Vec<_> = (0..60).map(|row| row / 3).collect();
+    let rows_of = batch([("k", int64(k)), ("v", int64(0..60))]);
+    folder.write_with("a.parquet", &rows_of, row_groups_of(15));
+    let ctx = Session::new(2)
+        .set("datafusion.execution.batch_size", 3)
+        .set(
+            "datafusion.optimizer.hash_join_single_partition_threshold",
+            0,
+        )
+        .set(
+            "datafusion.optimizer.hash_join_single_partition_threshold_rows",
+            0,
+        )
+        .sorted()
+        .await;
+    run(&ctx, &folder.ddl("k")).await;
+    let join = |kind: &str, filter: &str| {
+        format!("SELECT a.k, a.v, b.v FROM t a {kind} JOIN t b ON a.k = b.k {filter}")
+    };
+    for kind in ["LEFT", "RIGHT", "FULL"] {
+        let sql = join(kind, "AND a.v < b.v ORDER BY 1, 2, 3");
+        let plan = plan(&ctx, &folder, &sql).await;
+        assert!(!plan.contains("SortMergeJoin"), "{plan}");
+    }
+    let plan_of_inner = plan(&ctx, &folder, &join("INNER", "AND a.v < b.v")).await;
+    assert!(plan_of_inner.contains("SortMergeJoin"), "{plan_of_inner}");
+
+    let found = rows(&ctx, &join("LEFT", "AND a.v < b.v ORDER BY a.k")).await;
+    let keys: Vec<i64> = found
+        .iter()
+        .map(|row| row.split(' ').next().unwrap().parse().unwrap())
+        .collect();
+    // Of three rows of a key, the pairs are three, and the last row has none.
+    assert_eq!(found.len(), 20 * 4);
+    assert!(keys.is_sorted(), "{keys:?}");
+}
