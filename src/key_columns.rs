@@ -1,4 +1,4 @@
-//! Columns of the key that a query does not read, and that are read all the same to be checked.
+//! Columns of the key that a query does not read, and that are read all the same to be checked; and plans without them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -31,24 +31,16 @@ pub(crate) fn with_key_columns<'a>(
     all
 }
 
-/// The first `columns` columns of `plan`.
-pub(crate) fn first_columns(
+/// The columns of `plan` with these indices, in their order.
+pub(crate) fn with_columns(
     plan: Arc<dyn ExecutionPlan>,
-    columns: usize,
+    columns: impl IntoIterator<Item = usize>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let schema = plan.schema();
-    if schema.fields().len() == columns {
-        return Ok(plan);
-    }
-    let fields = schema.fields().iter().take(columns).enumerate();
-    let exprs = fields.map(|(index, field)| {
-        ProjectionExpr::new(
-            Arc::new(Column::new(field.name(), index)),
-            field.name().clone(),
-        )
+    let columns = columns.into_iter().map(|index| {
+        let name = schema.field(index).name();
+        ProjectionExpr::new(Arc::new(Column::new(name, index)), name.clone())
     });
-    Ok(Arc::new(ProjectionExec::try_new(
-        exprs.collect::<Vec<_>>(),
-        plan,
-    )?))
+    let columns: Vec<_> = columns.collect();
+    Ok(Arc::new(ProjectionExec::try_new(columns, plan)?))
 }

@@ -20,7 +20,7 @@ use crate::config::{SortedListingConfig, Verify};
 use crate::diagnosis::name_broken_file;
 use crate::footers::{FooterReader, readable};
 use crate::kept_layouts::{Kept, KeptLayout, LayoutKey};
-use crate::key_columns::{first_columns, with_key_columns};
+use crate::key_columns::{with_columns, with_key_columns};
 use crate::keys::{any_file_has_order, sort_keys};
 use crate::listed_scan::{ListedScan, file_groups, file_scan, table_schema, with_groups};
 use crate::scan::{Offer, ReadOptions, SortedScan, UnorderedScan};
@@ -89,8 +89,11 @@ impl Planner<'_> {
         let with_key = with_key_columns(projection, &orderings);
         let args = args.clone().with_projection(Some(&with_key));
         let planned = self.plan_reading(args, declared, plans_itself).await?;
+        if with_key.len() == projection.len() {
+            return Ok(planned);
+        }
         Ok(Planned {
-            plan: first_columns(planned.plan, projection.len())?,
+            plan: with_columns(planned.plan, 0..projection.len())?,
             ..planned
         })
     }

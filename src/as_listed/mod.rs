@@ -1,5 +1,6 @@
 //! Files that are read as they were listed, or not at all.
 
+mod open_file;
 mod store;
 mod version;
 
@@ -30,7 +31,7 @@ pub(crate) struct Listing {
     snapshots: Weak<Snapshots>,
     listings: Option<Arc<ListFilesCache>>,
     paths: Arc<[TableScopedPath]>,
-    /// Whether the files are on a file system, where it costs next to nothing to look at one again.
+    /// Whether the files are on a file system, and can be opened.
     is_local: bool,
 }
 

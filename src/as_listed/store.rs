@@ -10,12 +10,15 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
-    OBJECT_STORE_COALESCE_DEFAULT, ObjectMeta, ObjectStore, ObjectStoreExt, PutMultipartOptions,
-    PutOptions, PutPayload, PutResult, RenameOptions, Result, coalesce_ranges,
+    Attributes, CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
+    MultipartUpload, OBJECT_STORE_COALESCE_DEFAULT, ObjectMeta, ObjectStore, ObjectStoreExt,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, coalesce_ranges,
 };
 
+use tokio::sync::OnceCell;
+
 use super::Listing;
+use super::open_file::OpenFile;
 use super::version::{described, is_same_version};
 
 /// Another store, of which one file is read. If that is not the version that was listed any more, reading is an error.
@@ -24,6 +27,8 @@ pub(super) struct StoreAsListed {
     store: Arc<dyn ObjectStore>,
     file: ObjectMeta,
     listing: Listing,
+    /// The file, once it has been opened, if it is one of a file system.
+    open: OnceCell<Option<OpenFile>>,
 }
 
 impl StoreAsListed {
@@ -32,6 +37,35 @@ impl StoreAsListed {
             store,
             file,
             listing,
+            open: OnceCell::new(),
+        }
+    }
+
+    /// The file, open, if it is one of a file system. Other stores would begin to send the whole of it.
+    async fn open(&self) -> Result<Option<&OpenFile>> {
+        if !self.listing.is_local {
+            return Ok(None);
+        }
+        let open = || async {
+            let got = match self.store.get(&self.file.location).await {
+                Ok(got) => got,
+                Err(e) => return Err(self.explained(e).await),
+            };
+            self.check(&got.meta)?;
+            Ok(match got.payload {
+                GetResultPayload::File(file, path) => Some(OpenFile::new(file, path)),
+                GetResultPayload::Stream(_) => None,
+            })
+        };
+        let open = self.open.get_or_try_init(open).await?;
+        Ok(open.as_ref())
+    }
+
+    /// The bytes in `ranges` of the open file.
+    async fn read(&self, open: &OpenFile, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        match open.read(ranges, &self.file).await {
+            Ok((bytes, now)) => self.check(&now).map(|()| bytes),
+            Err(e) => Err(self.explained(e).await),
         }
     }
 
@@ -111,6 +145,17 @@ impl fmt::Display for StoreAsListed {
 impl ObjectStore for StoreAsListed {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let has_body = !options.head;
+        if let (true, Some(GetRange::Bounded(range))) = (has_body, &options.range)
+            && let Some(open) = self.open().await?
+        {
+            let bytes = self.read(open, std::slice::from_ref(range)).await?;
+            return Ok(GetResult {
+                payload: GetResultPayload::Stream(stream::iter(bytes).map(Ok).boxed()),
+                meta: self.file.clone(),
+                range: range.clone(),
+                attributes: Attributes::default(),
+            });
+        }
         match self.store.get_opts(location, options).await {
             Ok(got) => {
                 self.check(&got.meta)?;
@@ -121,20 +166,12 @@ impl ObjectStore for StoreAsListed {
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        if !self.listing.is_local {
-            // As the trait does by itself: each answer says which version it is of.
-            let get = |range| self.get_range(location, range);
-            return coalesce_ranges(ranges, get, OBJECT_STORE_COALESCE_DEFAULT).await;
+        if let Some(open) = self.open().await? {
+            return self.read(open, ranges).await;
         }
-        // The answer of a file system does not say so. But a file that is as it was, after it was read, was so before.
-        let read = self.store.get_ranges(location, ranges).await;
-        // The thread that has read is about to be free. Asked at once, the runtime would start another one to look at the
-        // file, and what it reads later would be in memory of its own.
-        tokio::task::yield_now().await;
-        match (read, self.store.head(location).await) {
-            (Ok(read), Ok(now)) => self.check(&now).map(|()| read),
-            (Err(e), _) | (_, Err(e)) => Err(self.explained(e).await),
-        }
+        // As the trait does by itself: each answer says which version it is of.
+        let get = |range| self.get_range(location, range);
+        coalesce_ranges(ranges, get, OBJECT_STORE_COALESCE_DEFAULT).await
     }
 
     async fn put_opts(

@@ -13,10 +13,10 @@ use datafusion::physical_expr::{
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode, SortMergeJoinExec};
-use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::config::SortedListingConfig;
+use crate::key_columns::with_columns;
 
 /// Joins slice by slice as rows stream, in place of a hash join that holds all of one side, where both sides own the
 /// same ranges of the join key and are in its order.
@@ -124,7 +124,7 @@ fn merge_join(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionP
     )?);
     let merge = match &join.projection {
         None => merge,
-        Some(columns) => projected(merge, columns)?,
+        Some(columns) => with_columns(merge, columns.iter().copied())?,
     };
     Ok(keeps_properties(plan, &merge)?.then_some(merge))
 }
@@ -183,16 +183,6 @@ fn ranges(side: &Arc<dyn ExecutionPlan>) -> Option<&RangePartitioning> {
         Partitioning::Range(ranges) => Some(ranges),
         _ => None,
     }
-}
-
-fn projected(plan: Arc<dyn ExecutionPlan>, columns: &[usize]) -> Result<Arc<dyn ExecutionPlan>> {
-    let schema = plan.schema();
-    let column = |&index: &usize| {
-        let name = schema.field(index).name();
-        ProjectionExpr::new(Arc::new(Column::new(name, index)), name.clone())
-    };
-    let columns: Vec<_> = columns.iter().map(column).collect();
-    Ok(Arc::new(ProjectionExec::try_new(columns, plan)?))
 }
 
 /// Whether what is above may count on the same of `new` as of `old`.

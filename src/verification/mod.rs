@@ -73,5 +73,5 @@ fn in_footers(files: &ScanFiles, keys: &[Sorted]) -> Vec<VerifyProblem> {
         });
         problem.collect::<Vec<_>>()
     };
-    keys.iter().flat_map(of_key).collect::<Vec<_>>()
+    keys.iter().flat_map(of_key).collect()
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::compute::concat_batches;
 use bytes::Bytes;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::collect;
@@ -321,6 +322,65 @@ async fn local_files_that_are_written_anew() {
         run(&stock, &folder.ddl("k").replace(" WITH ORDER (k)", "")).await;
         assert_eq!(rows(&ctx, query).await, rows(&stock, query).await, "{what}");
         assert!(fits || rows(&ctx, "SELECT count(*) FROM t").await == ["300"]);
+    }
+}
+
+/// What a local file becomes once its first rows were read.
+#[derive(Debug)]
+enum Becomes {
+    /// Another file of the same name.
+    Another,
+    /// The same file, with other bytes.
+    Rewritten,
+    Gone,
+}
+
+/// The same while a file is being read: one that is replaced stays open, and is read to its end as it was listed.
+#[tokio::test]
+async fn local_files_that_are_written_anew_while_they_are_read() {
+    for becomes in [Becomes::Another, Becomes::Rewritten, Becomes::Gone] {
+        let folder = Folder::new();
+        let rows_of = |version: i64| {
+            let keys = 0..20_000_i64;
+            let v = int64(keys.clone().map(|key| key * 10 + version));
+            batch([("k", int64(keys)), ("v", v)])
+        };
+        folder.write_with("a.parquet", &rows_of(1), row_groups_of(500));
+        folder.write_with("b.tmp", &rows_of(2), row_groups_of(500));
+        let (path, other) = (folder.path().join("a.parquet"), folder.path().join("b.tmp"));
+        let ctx = Session::new(1)
+            .set("sorted_listing.read_ahead_bytes", 0)
+            .sorted()
+            .await;
+        run(&ctx, &folder.ddl("k")).await;
+        let plan = physical_plan(&ctx, "SELECT k, v FROM t ORDER BY k").await;
+        let mut stream = datafusion::physical_plan::execute_stream(plan, ctx.task_ctx()).unwrap();
+        let mut read = vec![stream.next().await.unwrap().unwrap()];
+        match becomes {
+            Becomes::Another => std::fs::rename(&other, &path).unwrap(),
+            Becomes::Rewritten => {
+                std::fs::write(&path, std::fs::read(&other).unwrap()).unwrap();
+            }
+            Becomes::Gone => std::fs::remove_file(&path).unwrap(),
+        }
+        let mut error = None;
+        while let Some(next) = stream.next().await {
+            match next {
+                Ok(batch) => read.push(batch),
+                Err(e) => error = Some(e.to_string()),
+            }
+        }
+        // What was read is of the first version in any case.
+        let read = concat_batches(&read[0].schema(), &read).unwrap();
+        assert_eq!(read, rows_of(1).slice(0, read.num_rows()), "{becomes:?}");
+        match (becomes, error) {
+            (Becomes::Rewritten, Some(e)) => assert!(
+                e.contains("has changed since it was listed") && e.contains("a.parquet"),
+                "{e}"
+            ),
+            (Becomes::Another | Becomes::Gone, None) => assert_eq!(read.num_rows(), 20_000),
+            (becomes, error) => panic!("{becomes:?}: {error:?}"),
+        }
     }
 }
 

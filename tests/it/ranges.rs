@@ -85,17 +85,7 @@ async fn compare(folder: &Folder, order: &str, session: &Session) {
 }
 
 async fn plan_of(folder: &Folder, partitions: usize, sql: &str) -> String {
-    let ctx = Session::new(partitions)
-        .set(
-            "datafusion.optimizer.hash_join_single_partition_threshold",
-            0,
-        )
-        .set(
-            "datafusion.optimizer.hash_join_single_partition_threshold_rows",
-            0,
-        )
-        .sorted()
-        .await;
+    let ctx = join_session(partitions).sorted().await;
     run(&ctx, &folder.ddl("k")).await;
     plan(&ctx, folder, sql).await
 }
@@ -107,16 +97,8 @@ async fn keys_that_touch_live_in_one_slice() {
         for partitions in [2, 4] {
             {
                 let pushdown = partitions == 4;
-                let session = Session::new(partitions)
-                    .set("datafusion.execution.parquet.pushdown_filters", pushdown)
-                    .set(
-                        "datafusion.optimizer.hash_join_single_partition_threshold",
-                        0,
-                    )
-                    .set(
-                        "datafusion.optimizer.hash_join_single_partition_threshold_rows",
-                        0,
-                    );
+                let session = join_session(partitions)
+                    .set("datafusion.execution.parquet.pushdown_filters", pushdown);
                 compare(&folder, "k", &session).await;
             }
         }
@@ -536,16 +518,8 @@ async fn filtered_outer_joins_stay_hash_joins() {
     let k: Vec<_> = (0..60).map(|row| row / 3).collect();
     let rows_of = batch([("k", int64(k)), ("v", int64(0..60))]);
     folder.write_with("a.parquet", &rows_of, row_groups_of(15));
-    let ctx = Session::new(2)
+    let ctx = join_session(2)
         .set("datafusion.execution.batch_size", 3)
-        .set(
-            "datafusion.optimizer.hash_join_single_partition_threshold",
-            0,
-        )
-        .set(
-            "datafusion.optimizer.hash_join_single_partition_threshold_rows",
-            0,
-        )
         .sorted()
         .await;
     run(&ctx, &folder.ddl("k")).await;
