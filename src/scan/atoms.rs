@@ -24,7 +24,7 @@ struct AtomPart {
 }
 
 /// How many times the bytes of its dictionaries a part of a row group should have, that is read by itself.
-pub(super) const PER_DICTIONARY: u64 = 8;
+pub(super) const PER_DICTIONARY: u64 = 4;
 
 /// How small parts of a row group should be.
 #[derive(Debug, Clone, Copy)]
