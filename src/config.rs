@@ -52,6 +52,11 @@ pub struct SortedListingConfig {
     ///
     /// [`SortedListingTable::refresh`]: crate::SortedListingTable::refresh
     pub snapshot_ttl: Option<Duration>,
+    /// `manifest`, default none: a path or URL where what is known of the files is kept, so that the next session reads the
+    /// footers only of files that are new or have changed. One file for each table, which is a cache: it may be deleted, and
+    /// where anything is wrong with it, it is ignored with a warning in the log, and written anew. It holds the minima and
+    /// maxima of columns, so keep it as safe as the files are.
+    pub manifest: Option<String>,
     /// `verify`, default `boundaries`: how much of the declared order is checked while rows are read.
     pub verify: Verify,
 }
@@ -116,6 +121,7 @@ impl Default for SortedListingConfig {
             split_points_from: None,
             merge_joins: true,
             snapshot_ttl: None,
+            manifest: None,
             verify: Verify::default(),
         }
     }
@@ -129,6 +135,7 @@ const RANGE_PARTITIONING: &str = "range_partitioning";
 const SPLIT_POINTS_FROM: &str = "split_points_from";
 const MERGE_JOINS: &str = "merge_joins";
 const SNAPSHOT_TTL: &str = "snapshot_ttl";
+const MANIFEST: &str = "manifest";
 const VERIFY: &str = "verify";
 
 const UNITS_OF_TIME: [(&str, u64); 4] = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
@@ -245,6 +252,10 @@ impl ExtensionOptions for SortedListingConfig {
                 let table = value.trim();
                 self.split_points_from = (!table.is_empty()).then(|| table.to_owned());
             }
+            MANIFEST => {
+                let url = value.trim();
+                self.manifest = (!url.is_empty()).then(|| url.to_owned());
+            }
             SNAPSHOT_TTL => match parse_ttl(value) {
                 Some(ttl) => self.snapshot_ttl = ttl,
                 None => {
@@ -314,6 +325,11 @@ impl ExtensionOptions for SortedListingConfig {
                 "For how long a listing of the files is believed, like '10s'; 'none' to list them for each query",
             ),
             entry(
+                MANIFEST,
+                &self.manifest.as_deref().unwrap_or_default(),
+                "A path or URL where what is known of the files is kept for the next session",
+            ),
+            entry(
                 VERIFY,
                 &self.verify.as_str(),
                 "How much of the declared order is checked while rows are read: 'off', 'boundaries' (the first and the \
@@ -338,6 +354,7 @@ mod tests {
         config.set("split_points_from", "other").unwrap();
         config.set("merge_joins", "false").unwrap();
         config.set("snapshot_ttl", "90 S").unwrap();
+        config.set("manifest", " /tmp/t.manifest ").unwrap();
         config.set("verify", "Rows").unwrap();
         assert_eq!(
             config,
@@ -350,6 +367,7 @@ mod tests {
                 split_points_from: Some("other".into()),
                 merge_joins: false,
                 snapshot_ttl: Some(Duration::from_secs(90)),
+                manifest: Some("/tmp/t.manifest".into()),
                 verify: Verify::Rows,
             }
         );
@@ -369,6 +387,7 @@ mod tests {
                 ("sorted_listing.split_points_from".into(), "other".into()),
                 ("sorted_listing.merge_joins".into(), "false".into()),
                 ("sorted_listing.snapshot_ttl".into(), "90s".into()),
+                ("sorted_listing.manifest".into(), "/tmp/t.manifest".into()),
                 ("sorted_listing.verify".into(), "rows".into())
             ]
         );
@@ -385,7 +404,7 @@ mod tests {
              'sorted_listing.read_ahead_bytes', 'sorted_listing.max_merge_fan_in', \
              'sorted_listing.range_partitioning', 'sorted_listing.split_points_from', \
              'sorted_listing.merge_joins', 'sorted_listing.snapshot_ttl', \
-             'sorted_listing.verify'"
+             'sorted_listing.manifest', 'sorted_listing.verify'"
         );
         assert_eq!(
             error(config.set("strategy", "fast")),

@@ -26,7 +26,7 @@ use crate::listed_scan::{ListedScan, file_groups, file_scan, table_schema, with_
 use crate::scan::{Offer, ReadOptions, SortedScan, UnorderedScan};
 use crate::scan_files::ScanFiles;
 use crate::select::{Selection, split};
-use crate::snapshot::{Indexer, Listed, Snapshot, Snapshots};
+use crate::snapshot::{Indexer, Listed, Manifest, Snapshot, Snapshots};
 use crate::split_points::GivenPoints;
 use crate::statistics::without_doubtful;
 use crate::why_not::WhyNot;
@@ -227,13 +227,30 @@ impl Planner<'_> {
 
     fn indexer(&self, declared: &[LexOrdering]) -> Result<Result<Indexer, String>> {
         let format = self.table.options().format.as_ref();
+        let schema = table_schema(self.table);
         let reader =
             FooterReader::try_new(self.session, format, self.store()?, self.checked_listing());
-        Ok(reader.map(|reader| {
-            let schema = table_schema(self.table);
-            let declared = declared.to_vec();
-            Indexer::new(reader, self.table, schema, declared, self.custom_adapter)
-        }))
+        let reader = match reader {
+            Ok(reader) => reader,
+            Err(why) => return Ok(Err(why)),
+        };
+        // What an adapter of the user's makes of files may be another thing in the next session.
+        let url = self
+            .config
+            .manifest
+            .as_ref()
+            .filter(|_| !self.custom_adapter);
+        let manifest = url
+            .map(|url| Manifest::try_new(self.session, url, self.table, &schema, declared))
+            .transpose()?;
+        Ok(Ok(Indexer::new(
+            reader,
+            self.table,
+            schema,
+            declared.to_vec(),
+            self.custom_adapter,
+            manifest.map(Arc::new),
+        )))
     }
 
     /// The files of the table now, and what is known of them.

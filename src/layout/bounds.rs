@@ -45,7 +45,7 @@ impl Key {
         let mut count = 0;
         for column in columns {
             data.extend_from_slice(column);
-            ends.extend(u32::try_from(data.len()).unwrap_or(u32::MAX).to_ne_bytes());
+            ends.extend(u32::try_from(data.len()).unwrap_or(u32::MAX).to_le_bytes());
             count += 1;
         }
         data.append(&mut ends);
@@ -53,6 +53,26 @@ impl Key {
             data: data.into(),
             columns: count,
         }
+    }
+
+    /// The key as bytes, from which [`of_data`](Self::of_data) makes it again.
+    pub(crate) fn data(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// The key of so many columns that has this [`data`](Self::data), if there is such.
+    pub(crate) fn of_data(data: &[u8], columns: u32) -> Option<Self> {
+        let bytes = data
+            .len()
+            .checked_sub((columns as usize).checked_mul(END)?)?;
+        let key = Self {
+            data: data.into(),
+            columns,
+        };
+        let ends = (0..key.columns()).map(|column| key.end_of(column));
+        let ends: Vec<_> = ends.collect::<Option<_>>()?;
+        let is_sound = ends.is_sorted() && ends.last().copied().unwrap_or(0) == bytes;
+        is_sound.then_some(key)
     }
 
     fn bytes(&self) -> &[u8] {
@@ -64,7 +84,7 @@ impl Key {
     fn end_of(&self, column: usize) -> Option<usize> {
         let start = self.bytes().len() + column * END;
         let end = self.data.get(start..start + END)?.try_into().ok()?;
-        Some(u32::from_ne_bytes(end) as usize)
+        Some(u32::from_le_bytes(end) as usize)
     }
 
     /// About where the key lies among others of its order. An estimate: nothing may be concluded from it.

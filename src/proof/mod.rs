@@ -12,7 +12,7 @@ mod values;
 pub(crate) use footer_order::{claimed_order, shared_order};
 pub(crate) use lossless::{has_total_order, is_lossless, value_type};
 pub(crate) use range::ColumnRange;
-pub(crate) use sort_key::{FileView, GroupBounds, KeyFacts, SortKey};
+pub(crate) use sort_key::{FileView, GroupBounds, KeyFacts, SortKey, Unknown};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Making a snapshot of a listing, out of what is known already and of footers that are read.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use datafusion::common::Result;
 use datafusion::datasource::table_schema::TableSchema;
@@ -52,10 +53,11 @@ pub(crate) async fn build(
         }
     }
     let none = Files::of(vec![], &indexer.table, &mut budget)?;
+    let unsaved = count + known.map_or(0, |known| known.unsaved.load(Ordering::Acquire));
     let known = known.map_or(&none, |known| &known.files);
     let parts: Vec<_> = std::iter::once(known).chain(&read).collect();
     let files = Files::pick(&parts, &places)?;
-    Ok(Snapshot::new(indexer.table.clone(), files))
+    Ok(Snapshot::new(indexer.table.clone(), files, unsaved))
 }
 
 /// For each of the files of a listing, which part it is in and where: the first part are the known ones, the others

@@ -89,9 +89,15 @@ impl Snapshots {
         if let Some(snapshot) = self.listed_again(store, &listing, now, invalidated) {
             return Ok(snapshot);
         }
-        let known = self.of_store(store);
-        let snapshot = build(indexer, listing, known.as_deref()).await?;
-        let snapshot = Arc::new(snapshot);
+        let manifest = indexer.manifest.as_deref();
+        let known = match (self.of_store(store), manifest) {
+            (None, Some(manifest)) => manifest.load(indexer).await.map(Arc::new),
+            (known, _) => known,
+        };
+        let snapshot = Arc::new(build(indexer, listing, known.as_deref()).await?);
+        if let Some(manifest) = manifest {
+            snapshot.save_to(manifest).await;
+        }
         let mut held = self.lock();
         // Looked at while it is locked, so that what is invalidated after that is seen.
         let is_current = self.invalidated.load(Ordering::Acquire) == invalidated;

@@ -13,6 +13,7 @@ use object_store::ObjectMeta;
 use parquet::file::metadata::ParquetMetaData;
 
 use super::listing::Listed;
+use super::manifest::Manifest;
 use crate::footers::{FooterReader, arrow_schema, unreadable};
 use crate::proof::{ColumnRange, FileView, KeyFacts, SortKey, claimed_order};
 use crate::scan::RowGroup;
@@ -26,11 +27,11 @@ pub(crate) struct KnownFile {
     pub(crate) partition_values: Arc<[ScalarValue]>,
     pub(crate) row_groups: Arc<[RowGroup]>,
     /// The order that its footer claims. Only looked at if the table declares none.
-    claimed: Arc<[PhysicalSortExpr]>,
+    pub(super) claimed: Arc<[PhysicalSortExpr]>,
     /// The orders of which something is known: those that the table declares, or that the footer claims.
-    orders: Arc<[LexOrdering]>,
+    pub(super) orders: Arc<[LexOrdering]>,
     /// What is known of each of these.
-    facts: Box<[KeyFacts]>,
+    pub(super) facts: Box<[KeyFacts]>,
 }
 
 impl KnownFile {
@@ -110,6 +111,8 @@ pub(crate) struct Indexer {
     keys: Arc<[Result<SortKey, String>]>,
     /// Whether an expression adapter of the user's decides what the columns of a file become.
     custom_adapter: bool,
+    /// Where what is known of files is kept for the next session, if it is.
+    pub(super) manifest: Option<Arc<Manifest>>,
 }
 
 impl Indexer {
@@ -119,6 +122,7 @@ impl Indexer {
         table: TableSchema,
         declared: Vec<LexOrdering>,
         custom_adapter: bool,
+        manifest: Option<Arc<Manifest>>,
     ) -> Self {
         let keys = declared.iter().map(|order| SortKey::try_new(order, &table));
         Self {
@@ -129,6 +133,7 @@ impl Indexer {
             partition_columns: listing.options().table_partition_cols.clone().into(),
             declared: declared.into(),
             custom_adapter,
+            manifest,
         }
     }
 
@@ -192,27 +197,43 @@ impl Indexer {
         proved
     }
 
+    /// The orders of which so many are known in a file whose footer claims `claimed`: those that the table declares, or as
+    /// many beginnings of what is claimed, the longest first.
+    pub(super) fn orders(&self, claimed: &[PhysicalSortExpr], known: usize) -> Arc<[LexOrdering]> {
+        if !self.declared.is_empty() {
+            return Arc::clone(&self.declared);
+        }
+        let lengths = (1..=claimed.len()).rev().take(known);
+        lengths
+            .filter_map(|len| LexOrdering::new(claimed[..len].to_vec()))
+            .collect()
+    }
+
     /// What the footer proves of the order that it claims, and if that is not known, of the beginnings of that order.
     fn claimed_orders(&self, file: FileView<'_>) -> Proved {
         let claimed = claimed_order(file.footer, file.schema, &self.table);
         let mut proved = Proved::default();
-        let mut orders = vec![];
-        for len in (1..=claimed.len()).rev() {
-            let known = proved.facts.last().map(|facts| facts.bounds.is_ok());
-            if known != Some(true)
-                && let Some(order) = LexOrdering::new(claimed[..len].to_vec())
+        for order in self.orders(&claimed, claimed.len()).iter() {
+            proved.look_at(SortKey::try_new(order, &self.table).as_ref(), file);
+            if proved
+                .facts
+                .last()
+                .is_some_and(|facts| facts.bounds.is_ok())
             {
-                proved.look_at(SortKey::try_new(&order, &self.table).as_ref(), file);
-                orders.push(order);
+                break;
             }
         }
+        proved.orders = self.orders(&claimed, proved.facts.len());
         proved.claimed = claimed;
-        proved.orders = orders.into();
         proved
     }
 
     /// The values of the partition columns, which the path of a file says.
-    fn partition_values(&self, file: &ObjectMeta, path: usize) -> Result<Arc<[ScalarValue]>> {
+    pub(super) fn partition_values(
+        &self,
+        file: &ObjectMeta,
+        path: usize,
+    ) -> Result<Arc<[ScalarValue]>> {
         if self.partition_columns.is_empty() {
             return Ok(Arc::new([]));
         }

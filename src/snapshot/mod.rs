@@ -4,10 +4,12 @@ mod build;
 mod holder;
 mod known_file;
 mod listing;
+mod manifest;
 mod ranges;
 mod statistics;
 mod values;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use datafusion::common::stats::Precision;
@@ -19,6 +21,7 @@ pub(crate) use build::build;
 pub(crate) use holder::Snapshots;
 pub(crate) use known_file::{Indexer, KnownFile};
 pub(crate) use listing::Listed;
+pub(crate) use manifest::Manifest;
 pub(crate) use ranges::{KeyRanges, Range};
 
 use self::listing::same_version;
@@ -40,6 +43,8 @@ pub(crate) struct Snapshot {
     /// The statistics of all files together, once they are known.
     whole: OnceLock<Statistics>,
     layouts: KeptLayouts,
+    /// How many of the files are in no manifest yet.
+    unsaved: AtomicUsize,
 }
 
 /// Files, and by the same index what is known of them.
@@ -58,12 +63,23 @@ struct HeldFooter {
 }
 
 impl Snapshot {
-    fn new(table: TableSchema, files: Files) -> Self {
+    fn new(table: TableSchema, files: Files, unsaved: usize) -> Self {
         Self {
             table,
             files,
             whole: OnceLock::new(),
             layouts: KeptLayouts::default(),
+            unsaved: AtomicUsize::new(unsaved),
+        }
+    }
+
+    /// Keeps what is known in `manifest`, if that lacks more than it is worth to leave out: where files come and go all the
+    /// time, writing all of them each time would take long.
+    async fn save_to(self: &Arc<Self>, manifest: &Manifest) {
+        if self.unsaved.load(Ordering::Acquire) > self.files().len() / 16 {
+            // If it fails, the next query need not try at once.
+            self.unsaved.store(0, Ordering::Release);
+            manifest.save(self).await;
         }
     }
 

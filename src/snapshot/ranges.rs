@@ -13,8 +13,8 @@ use crate::proof::ColumnRange;
 /// The ranges of columns in many files, by the index of the table's column. What is not known is NULL.
 #[derive(Debug)]
 pub(crate) struct KeyRanges {
-    rows: ArrayRef,
-    columns: BTreeMap<usize, Range>,
+    pub(super) rows: ArrayRef,
+    pub(super) columns: BTreeMap<usize, Range>,
 }
 
 /// The range of a column in each file.

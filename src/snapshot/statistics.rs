@@ -10,18 +10,18 @@ use super::values::{Counts, Values};
 /// Minima and maxima that it would draw wrong conclusions from are left out, see [`crate::statistics`].
 #[derive(Debug)]
 pub(super) struct FileStatistics {
-    rows: Counts,
-    bytes: Counts,
-    columns: Vec<Column>,
+    pub(super) rows: Counts,
+    pub(super) bytes: Counts,
+    pub(super) columns: Vec<Column>,
 }
 
 #[derive(Debug)]
-struct Column {
-    min: Values,
-    max: Values,
-    null_count: Counts,
-    distinct_count: Counts,
-    byte_size: Counts,
+pub(super) struct Column {
+    pub(super) min: Values,
+    pub(super) max: Values,
+    pub(super) null_count: Counts,
+    pub(super) distinct_count: Counts,
+    pub(super) byte_size: Counts,
 }
 
 impl FileStatistics {

@@ -9,12 +9,12 @@ use datafusion::common::{Result, ScalarValue};
 /// A value of each file, like its minimum of a column, as an array. Some may not be known.
 #[derive(Debug)]
 pub(super) struct Values {
-    array: ArrayRef,
-    known: Vec<Known>,
+    pub(super) array: ArrayRef,
+    pub(super) known: Vec<Known>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Known {
+pub(super) enum Known {
     Absent,
     Inexact,
     Exact,

@@ -33,7 +33,7 @@ pub(crate) fn is_wrong_upstream(t: &Table, session: &Session, query: &Query) -> 
     }
     // `DISTINCT` makes `0.0` of `-0.0`, and the join that an INTERSECT or EXCEPT is takes them for different.
     let sql = query.sql();
-    if ["INTERSECT", "EXCEPT"].iter().any(|set| sql.contains(set)) && t.has_both_zeros() {
+    if ["INTERSECT", "EXCEPT"].iter().any(|set| sql.contains(set)) && t.has_negative_zero() {
         return true;
     }
     // It says that `date_trunc` keeps the order, and it overflows at the ends of its type.

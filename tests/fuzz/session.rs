@@ -141,6 +141,8 @@ const OPTIONS: [(&str, &[&str], usize); 38] = [
     ("sorted_listing.split_points_from", &["t"], 25),
     ("sorted_listing.max_merge_fan_in", &["0", "1", "2", "5"], 25),
     ("sorted_listing.strategy", &["best_fit"], 25),
+    // Each query has a session of its own, so that the later ones find what the first has written.
+    ("sorted_listing.manifest", &["mem://fuzz/manifest"], 25),
     ("sorted_listing.verify", &["off", "rows", "rows"], 45),
     (
         "sorted_listing.read_ahead_bytes",

@@ -11,7 +11,7 @@ use crate::random::Random;
 use crate::relation::{Relation, keys_of_files};
 use crate::shape::Shape;
 use crate::types::{hive_type, other_type, random_type};
-use crate::values::{has_both_zeros, has_nan, pool, that_survive, value_type};
+use crate::values::{has_both_zeros, has_nan, has_negative_zero, pool, that_survive, value_type};
 
 /// A table, as plain data: everything that is written to files comes from here.
 #[derive(Debug, Clone)]
@@ -167,6 +167,11 @@ impl Table {
     pub(crate) fn has_both_zeros(&self) -> bool {
         let mut columns = self.columns.iter();
         columns.any(|column| has_both_zeros(&column.pool))
+    }
+
+    pub(crate) fn has_negative_zero(&self) -> bool {
+        let mut columns = self.columns.iter();
+        columns.any(|column| has_negative_zero(&column.pool))
     }
 
     /// Whether there are moments near to the first or the last one that a timestamp can be.

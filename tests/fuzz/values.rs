@@ -36,6 +36,15 @@ pub(crate) fn has_both_zeros(values: &ArrayRef) -> bool {
     values.data_type().is_floating() && zeros.filter(|&zero| zero == 0.0).count() > 1
 }
 
+/// Whether there is `-0.0`.
+pub(crate) fn has_negative_zero(values: &ArrayRef) -> bool {
+    let Ok(floats) = cast(values, &DataType::Float64) else {
+        return false;
+    };
+    let mut floats = floats.as_primitive::<Float64Type>().iter().flatten();
+    values.data_type().is_floating() && floats.any(|float| float == 0.0 && float.is_sign_negative())
+}
+
 /// The type whose values a column holds.
 pub(crate) fn value_type(data_type: &DataType) -> &DataType {
     match data_type {

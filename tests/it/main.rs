@@ -5,6 +5,7 @@ mod contradictions;
 mod faults;
 mod faulty_store;
 mod layout;
+mod manifest;
 mod many_files;
 mod overlap;
 mod plans;

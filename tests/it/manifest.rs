@@ -1,0 +1,347 @@
+//! What is known of files, kept for the next session.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, Decimal128Array, Float64Array, Int64Array, StringArray, StringViewArray,
+    TimestampMicrosecondArray,
+};
+use arrow::compute::SortOptions;
+use datafusion::prelude::SessionContext;
+use parquet::file::metadata::SortingColumn;
+use parquet::file::properties::WriterProperties;
+
+use crate::support::*;
+use crate::watched_store::WatchedStore;
+
+const BY_KEY: &str = "SELECT k, v FROM t ORDER BY k";
+
+/// A file of ten keys; `v` is of this version.
+fn write(folder: &Folder, file: i64, version: i64) {
+    let keys = file * 10..file * 10 + 10;
+    let v = int64(keys.clone().map(|key| key * 10 + version));
+    let rows = batch([("k", int64(keys)), ("v", v)]);
+    folder.write_with(&shuffled_name(file as usize), &rows, row_groups_of(5));
+}
+
+fn folder_of(files: i64) -> Folder {
+    let folder = Folder::new();
+    (0..files).for_each(|file| write(&folder, file, 1));
+    folder
+}
+
+fn manifest_of(folder: &Folder) -> PathBuf {
+    folder.path().join("t.manifest")
+}
+
+/// A new session with the table of `folder` and its manifest, in a store that is watched. DataFusion reads no footers to
+/// make the table, and planning none that it need not have.
+async fn session(folder: &Folder) -> (SessionContext, Arc<WatchedStore>) {
+    let ctx = Session::new(2)
+        .set("datafusion.execution.meta_fetch_concurrency", 1)
+        .sorted()
+        .await;
+    let store = WatchedStore::of(&ctx);
+    let location = folder.location();
+    let watched = format!("watched://it{location}");
+    let ddl = folder.ddl("k").replace(&location, &watched);
+    let ddl = ddl.replace("TABLE t", "TABLE t (k BIGINT, v BIGINT)");
+    let manifest = manifest_of(folder);
+    run(
+        &ctx,
+        &format!(
+            "{ddl} OPTIONS ('sorted_listing.manifest' 'watched://it{}')",
+            manifest.display()
+        ),
+    )
+    .await;
+    store.take_reads();
+    (ctx, store)
+}
+
+/// The names of the files whose footers it takes to plan a query of all rows, sorted.
+async fn read_to_plan(ctx: &SessionContext, store: &WatchedStore) -> Vec<String> {
+    physical_plan(ctx, BY_KEY).await;
+    let mut names: Vec<_> = store
+        .take_reads()
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn names(files: impl IntoIterator<Item = usize>) -> Vec<String> {
+    let mut names: Vec<_> = files.into_iter().map(shuffled_name).collect();
+    names.sort_unstable();
+    names
+}
+
+async fn right_rows(folder: &Folder) -> Vec<String> {
+    let stock = Session::new(1).stock().await;
+    run(&stock, folder.ddl("k").split(" WITH ORDER").next().unwrap()).await;
+    rows(&stock, BY_KEY).await
+}
+
+#[tokio::test]
+async fn the_next_session_reads_what_is_new() {
+    let folder = folder_of(40);
+    let (ctx, store) = session(&folder).await;
+    assert_eq!(read_to_plan(&ctx, &store).await, names(0..40));
+    assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
+
+    let (ctx, store) = session(&folder).await;
+    assert!(read_to_plan(&ctx, &store).await.is_empty());
+    assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
+    let count = "SELECT count(*), min(k), max(k), min(v) FROM t";
+    store.take_reads();
+    assert_eq!(rows(&ctx, count).await, ["400 0 399 1"]);
+    assert!(store.take_reads().is_empty());
+
+    // Others, of which one is larger than before.
+    write(&folder, 7, 2);
+    (40..43).for_each(|file| write(&folder, file, 1));
+    std::fs::remove_file(folder.path().join(shuffled_name(11))).unwrap();
+    let (ctx, store) = session(&folder).await;
+    assert_eq!(read_to_plan(&ctx, &store).await, names([7, 40, 41, 42]));
+    assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
+
+    // They are known by now.
+    let (ctx, store) = session(&folder).await;
+    assert!(read_to_plan(&ctx, &store).await.is_empty());
+    assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
+}
+
+/// A manifest is not written for each file that comes.
+#[tokio::test]
+async fn few_new_files_are_not_worth_writing_it() {
+    let folder = folder_of(40);
+    let (ctx, _) = session(&folder).await;
+    run(&ctx, BY_KEY).await;
+    let written = std::fs::read(manifest_of(&folder)).unwrap();
+    for (file, is_written) in [(40, false), (41, false), (42, true)] {
+        write(&folder, file, 1);
+        let table = ctx.table_provider("t").await.unwrap();
+        let table = table.downcast_ref::<datafusion_sorted_listing::SortedListingTable>();
+        table.unwrap().refresh(&ctx.state());
+        assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
+        let now = std::fs::read(manifest_of(&folder)).unwrap();
+        assert_eq!(now != written, is_written, "{file}");
+    }
+}
+
+/// What is wrong with it costs time and nothing else.
+#[tokio::test]
+async fn a_manifest_that_is_wrong_is_not_used() {
+    let folder = folder_of(20);
+    let (ctx, _) = session(&folder).await;
+    run(&ctx, BY_KEY).await;
+    let path = manifest_of(&folder);
+    let whole = std::fs::read(&path).unwrap();
+    let right = right_rows(&folder).await;
+
+    let other = folder_of(20);
+    let (ctx, _) = session(&other).await;
+    run(&ctx, BY_KEY).await;
+    let foreign = std::fs::read(manifest_of(&other)).unwrap();
+    let mut wrong = vec![foreign, vec![], b"PAR1PAR1".to_vec(), whole[1..].to_vec()];
+    let torn = (1..24).map(|part| whole[..whole.len() * part / 24].to_vec());
+    wrong.extend(torn);
+    for bytes in wrong {
+        std::fs::write(&path, &bytes).unwrap();
+        let (ctx, store) = session(&folder).await;
+        assert_eq!(read_to_plan(&ctx, &store).await, names(0..20));
+        assert_eq!(rows(&ctx, BY_KEY).await, right);
+        // And it is right again.
+        let (ctx, store) = session(&folder).await;
+        assert!(read_to_plan(&ctx, &store).await.is_empty());
+        assert_eq!(rows(&ctx, BY_KEY).await, right);
+    }
+
+    // One byte is another: in what proofs are made of it is always noticed, and where names are it does not matter.
+    for place in (0..whole.len()).step_by(whole.len() / 150) {
+        let mut bytes = whole.clone();
+        bytes[place] ^= 0x15;
+        std::fs::write(&path, &bytes).unwrap();
+        let (ctx, _) = session(&folder).await;
+        assert_eq!(rows(&ctx, BY_KEY).await, right, "byte {place}");
+    }
+}
+
+/// The same files may be declared otherwise.
+#[tokio::test]
+async fn a_manifest_is_of_one_declaration() {
+    let folder = folder_of(20);
+    let manifest = manifest_of(&folder);
+    let orders = ["k", "k ASC NULLS FIRST", "k, v", "v"];
+    for order in orders.iter().chain(&orders) {
+        let ctx = Session::new(2).sorted().await;
+        let ddl = folder.ddl(order);
+        let options = format!(
+            "OPTIONS ('sorted_listing.manifest' '{}')",
+            manifest.display()
+        );
+        run(&ctx, &format!("{ddl} {options}")).await;
+        assert_eq!(
+            rows(&ctx, BY_KEY).await,
+            right_rows(&folder).await,
+            "{order}"
+        );
+        let plan = plan(&ctx, &folder, &format!("SELECT * FROM t ORDER BY {order}")).await;
+        assert!(!plan.contains("SortExec"), "{order}: {plan}");
+    }
+}
+
+#[tokio::test]
+async fn a_manifest_that_cannot_be_written_is_no_error() {
+    let folder = folder_of(3);
+    let ctx = Session::new(2).sorted().await;
+    let file = folder.path().join(shuffled_name(0));
+    let options = format!("OPTIONS ('sorted_listing.manifest' '{}/m')", file.display());
+    run(&ctx, &format!("{} {options}", folder.ddl("k"))).await;
+    assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
+}
+
+#[tokio::test]
+async fn places_that_are_wrong_are_named() {
+    let folder = folder_of(3);
+    let location = folder.location();
+    for (url, why) in [
+        (
+            format!("{location}m.parquet"),
+            "would be a file of the table",
+        ),
+        (location.clone(), "is not the path of a file"),
+        ("nowhere://x/m".into(), "nowhere"),
+    ] {
+        let ctx = Session::new(2).sorted().await;
+        let options = format!("OPTIONS ('sorted_listing.manifest' '{url}')");
+        run(&ctx, &format!("{} {options}", folder.ddl("k"))).await;
+        let error = error(&ctx, BY_KEY).await;
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+/// Columns of each kind, some with NULL, with what footers say of them.
+fn write_kinds(folder: &Folder, name: &str, from: i64, claims: bool) {
+    let keys = from..from + 100;
+    let some = |key: i64| (key % 7 > 0).then_some(key);
+    let text = |key: i64| format!("{}{key:06}", "long ".repeat(20));
+    let micros = TimestampMicrosecondArray::from_iter_values(keys.clone().map(|key| key / 10));
+    let decimals = Decimal128Array::from_iter(keys.clone().map(|key| some(key).map(i128::from)));
+    let columns: [(&str, ArrayRef); 7] = [
+        ("ts", Arc::new(micros.with_timezone("+01:00"))),
+        ("k", int64(keys.clone())),
+        (
+            "n",
+            Arc::new(keys.clone().map(some).collect::<Int64Array>()),
+        ),
+        (
+            "s",
+            Arc::new(StringArray::from_iter_values(keys.clone().map(text))),
+        ),
+        (
+            "view",
+            Arc::new(StringViewArray::from_iter(
+                keys.clone().map(|key| some(key).map(text)),
+            )),
+        ),
+        (
+            "f",
+            Arc::new(Float64Array::from_iter_values(
+                keys.clone().map(|key| -1.0 / key as f64),
+            )),
+        ),
+        (
+            "d",
+            Arc::new(decimals.with_precision_and_scale(12, 3).unwrap()),
+        ),
+    ];
+    let sorting = |column_idx: i32| {
+        let SortOptions {
+            descending,
+            nulls_first,
+        } = SortOptions::new(false, false);
+        SortingColumn {
+            column_idx,
+            descending,
+            nulls_first,
+        }
+    };
+    let sorting = claims.then(|| vec![sorting(0), sorting(1)]);
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(30))
+        .set_sorting_columns(sorting)
+        .build();
+    folder.write_with(name, &batch(columns), properties);
+}
+
+/// What the next session knows is what the footers say.
+#[tokio::test]
+async fn nothing_is_lost_on_the_way() {
+    for (order, partitioned) in [
+        (Some("ts, k"), false),
+        (Some("ts, s"), true),
+        (Some("view, f"), false),
+        (Some("d, n"), false),
+        (Some("f"), true),
+        (Some("k"), false),
+        (None, false),
+    ] {
+        let folder = Folder::new();
+        for file in 0..6 {
+            let name = match partitioned {
+                true => format!("part={}/{}", file / 3, shuffled_name(file)),
+                false => shuffled_name(file),
+            };
+            std::fs::create_dir_all(folder.path().join(&name).parent().unwrap()).unwrap();
+            write_kinds(&folder, &name, file as i64 * 95, order.is_none());
+        }
+        let manifest = folder.path().join("t.manifest");
+        let mut known = vec![];
+        for with_manifest in [false, true, true] {
+            let ctx = Session::new(3).sorted().await;
+            let ddl = folder.ddl(order.unwrap_or("k"));
+            let ddl = match order {
+                Some(_) => ddl,
+                None => ddl.replace(" WITH ORDER (k)", ""),
+            };
+            let ddl = match partitioned {
+                true => ddl.replace(" LOCATION", " PARTITIONED BY (part) LOCATION"),
+                false => ddl,
+            };
+            let options = match with_manifest {
+                true => format!(
+                    "OPTIONS ('sorted_listing.manifest' '{}')",
+                    manifest.display()
+                ),
+                false => String::new(),
+            };
+            run(&ctx, &format!("{ddl} {options}")).await;
+            let order = order.unwrap_or("ts, k");
+            let mut all = vec![];
+            for query in [
+                "SELECT * FROM sorted_layout('t')",
+                "SELECT * FROM sorted_layout_summary('t')",
+                "SELECT count(*), min(ts), max(ts), max(s), min(view), min(n), max(d), count(n) FROM t",
+                &format!("SELECT * FROM t ORDER BY {order}, k"),
+                "EXPLAIN SELECT count(*), min(ts), max(s) FROM t",
+                &format!("EXPLAIN SELECT * FROM t ORDER BY {order}"),
+                "EXPLAIN SELECT k FROM t WHERE k > 250 AND n IS NOT NULL AND f < -0.0005",
+                "SELECT k FROM t WHERE k > 250 AND n IS NOT NULL AND f < -0.0005 ORDER BY k",
+            ] {
+                all.push((query.to_owned(), rows(&ctx, query).await));
+            }
+            known.push(all);
+        }
+        assert!(manifest.exists(), "{order:?}");
+        let loaded = known.pop().unwrap();
+        for known in known {
+            for (before, after) in known.iter().zip(&loaded) {
+                assert_eq!(before, after, "{order:?}");
+            }
+        }
+    }
+}
