@@ -31,13 +31,14 @@ fn folder_of(files: i64) -> Folder {
     folder
 }
 
-fn manifest_of(folder: &Folder) -> PathBuf {
-    folder.path().join("t.manifest")
+/// Where the manifest is: in a folder of its own, since all files in that of the table are of the table.
+fn manifest_in(kept: &Folder) -> PathBuf {
+    kept.path().join("t.manifest")
 }
 
 /// A new session with the table of `folder` and its manifest, in a store that is watched. DataFusion reads no footers to
 /// make the table, and planning none that it need not have.
-async fn session(folder: &Folder) -> (SessionContext, Arc<WatchedStore>) {
+async fn session(folder: &Folder, kept: &Folder) -> (SessionContext, Arc<WatchedStore>) {
     let ctx = Session::new(2)
         .set("datafusion.execution.meta_fetch_concurrency", 1)
         .sorted()
@@ -47,7 +48,7 @@ async fn session(folder: &Folder) -> (SessionContext, Arc<WatchedStore>) {
     let watched = format!("watched://it{location}");
     let ddl = folder.ddl("k").replace(&location, &watched);
     let ddl = ddl.replace("TABLE t", "TABLE t (k BIGINT, v BIGINT)");
-    let manifest = manifest_of(folder);
+    let manifest = manifest_in(kept);
     run(
         &ctx,
         &format!(
@@ -87,12 +88,12 @@ async fn right_rows(folder: &Folder) -> Vec<String> {
 
 #[tokio::test]
 async fn the_next_session_reads_what_is_new() {
-    let folder = folder_of(40);
-    let (ctx, store) = session(&folder).await;
+    let (folder, kept) = (folder_of(40), Folder::new());
+    let (ctx, store) = session(&folder, &kept).await;
     assert_eq!(read_to_plan(&ctx, &store).await, names(0..40));
     assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
 
-    let (ctx, store) = session(&folder).await;
+    let (ctx, store) = session(&folder, &kept).await;
     assert!(read_to_plan(&ctx, &store).await.is_empty());
     assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
     let count = "SELECT count(*), min(k), max(k), min(v) FROM t";
@@ -104,12 +105,12 @@ async fn the_next_session_reads_what_is_new() {
     write(&folder, 7, 2);
     (40..43).for_each(|file| write(&folder, file, 1));
     std::fs::remove_file(folder.path().join(shuffled_name(11))).unwrap();
-    let (ctx, store) = session(&folder).await;
+    let (ctx, store) = session(&folder, &kept).await;
     assert_eq!(read_to_plan(&ctx, &store).await, names([7, 40, 41, 42]));
     assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
 
     // They are known by now.
-    let (ctx, store) = session(&folder).await;
+    let (ctx, store) = session(&folder, &kept).await;
     assert!(read_to_plan(&ctx, &store).await.is_empty());
     assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
 }
@@ -117,17 +118,17 @@ async fn the_next_session_reads_what_is_new() {
 /// A manifest is not written for each file that comes.
 #[tokio::test]
 async fn few_new_files_are_not_worth_writing_it() {
-    let folder = folder_of(40);
-    let (ctx, _) = session(&folder).await;
+    let (folder, kept) = (folder_of(40), Folder::new());
+    let (ctx, _) = session(&folder, &kept).await;
     run(&ctx, BY_KEY).await;
-    let written = std::fs::read(manifest_of(&folder)).unwrap();
+    let written = std::fs::read(manifest_in(&kept)).unwrap();
     for (file, is_written) in [(40, false), (41, false), (42, true)] {
         write(&folder, file, 1);
         let table = ctx.table_provider("t").await.unwrap();
         let table = table.downcast_ref::<datafusion_sorted_listing::SortedListingTable>();
         table.unwrap().refresh(&ctx.state());
         assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
-        let now = std::fs::read(manifest_of(&folder)).unwrap();
+        let now = std::fs::read(manifest_in(&kept)).unwrap();
         assert_eq!(now != written, is_written, "{file}");
     }
 }
@@ -135,27 +136,27 @@ async fn few_new_files_are_not_worth_writing_it() {
 /// What is wrong with it costs time and nothing else.
 #[tokio::test]
 async fn a_manifest_that_is_wrong_is_not_used() {
-    let folder = folder_of(20);
-    let (ctx, _) = session(&folder).await;
+    let (folder, kept) = (folder_of(20), Folder::new());
+    let (ctx, _) = session(&folder, &kept).await;
     run(&ctx, BY_KEY).await;
-    let path = manifest_of(&folder);
+    let path = manifest_in(&kept);
     let whole = std::fs::read(&path).unwrap();
     let right = right_rows(&folder).await;
 
     let other = folder_of(20);
-    let (ctx, _) = session(&other).await;
+    let (ctx, _) = session(&other, &kept).await;
     run(&ctx, BY_KEY).await;
-    let foreign = std::fs::read(manifest_of(&other)).unwrap();
+    let foreign = std::fs::read(manifest_in(&kept)).unwrap();
     let mut wrong = vec![foreign, vec![], b"PAR1PAR1".to_vec(), whole[1..].to_vec()];
     let torn = (1..24).map(|part| whole[..whole.len() * part / 24].to_vec());
     wrong.extend(torn);
     for bytes in wrong {
         std::fs::write(&path, &bytes).unwrap();
-        let (ctx, store) = session(&folder).await;
+        let (ctx, store) = session(&folder, &kept).await;
         assert_eq!(read_to_plan(&ctx, &store).await, names(0..20));
         assert_eq!(rows(&ctx, BY_KEY).await, right);
         // And it is right again.
-        let (ctx, store) = session(&folder).await;
+        let (ctx, store) = session(&folder, &kept).await;
         assert!(read_to_plan(&ctx, &store).await.is_empty());
         assert_eq!(rows(&ctx, BY_KEY).await, right);
     }
@@ -165,7 +166,7 @@ async fn a_manifest_that_is_wrong_is_not_used() {
         let mut bytes = whole.clone();
         bytes[place] ^= 0x15;
         std::fs::write(&path, &bytes).unwrap();
-        let (ctx, _) = session(&folder).await;
+        let (ctx, _) = session(&folder, &kept).await;
         assert_eq!(rows(&ctx, BY_KEY).await, right, "byte {place}");
     }
 }
@@ -173,8 +174,8 @@ async fn a_manifest_that_is_wrong_is_not_used() {
 /// The same files may be declared otherwise.
 #[tokio::test]
 async fn a_manifest_is_of_one_declaration() {
-    let folder = folder_of(20);
-    let manifest = manifest_of(&folder);
+    let (folder, kept) = (folder_of(20), Folder::new());
+    let manifest = manifest_in(&kept);
     let orders = ["k", "k ASC NULLS FIRST", "k, v", "v"];
     for order in orders.iter().chain(&orders) {
         let ctx = Session::new(2).sorted().await;
@@ -299,7 +300,8 @@ async fn nothing_is_lost_on_the_way() {
             std::fs::create_dir_all(folder.path().join(&name).parent().unwrap()).unwrap();
             write_kinds(&folder, &name, file as i64 * 95, order.is_none());
         }
-        let manifest = folder.path().join("t.manifest");
+        let kept = Folder::new();
+        let manifest = manifest_in(&kept);
         let mut known = vec![];
         for with_manifest in [false, true, true] {
             let ctx = Session::new(3).sorted().await;

@@ -129,7 +129,7 @@ fn facts(files: &[Arc<KnownFile>]) -> Result<ListArray> {
                 .map(|it| Some(it?.may_be_reordered))
                 .collect::<BooleanArray>(),
         )
-        .with("null_free", BinaryArray::from_iter_values(null_free))
+        .with("null_free", null_free.map(Some).collect::<BinaryArray>())
         .with(
             "groups_in_order",
             BooleanArray::from_iter(all().map(|facts| Some(facts.groups_in_order))),
@@ -149,7 +149,7 @@ fn groups(facts: &[&KeyFacts]) -> Result<ListArray> {
     let groups = all().map(|group| to_u32(group.group));
     let columns = all().map(|group| to_u32(group.bounds.lower().columns()));
     let keys = |key: fn(&Bounds) -> &Key| {
-        BinaryArray::from_iter_values(all().map(|group| key(&group.bounds).data()))
+        BinaryArray::from_iter(all().map(|group| Some(key(&group.bounds).data())))
     };
     Columns::default()
         .with(
