@@ -200,6 +200,29 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_made_again_of_its_data_and_of_nothing_else() {
+        for columns in [&[][..], &[&b""[..]], &[b"ab", b"", b"c"]] {
+            let key = Key::new(columns.iter().copied());
+            let count = u32::try_from(columns.len()).unwrap();
+            let again = Key::of_data(key.data(), count).unwrap();
+            assert_eq!((&again, again.columns()), (&key, columns.len()));
+            let of_columns = (0..columns.len()).map(|column| again.column(column));
+            assert_eq!(of_columns.collect::<Vec<_>>(), columns);
+        }
+        let key = Key::new([&b"ab"[..], b"c"]);
+        // Of as many columns as do not fit, or whose ends are not those of the bytes.
+        for columns in [0, 1, 3, u32::MAX] {
+            assert_eq!(Key::of_data(key.data(), columns), None, "{columns}");
+        }
+        for torn in 0..key.data().len() {
+            assert_eq!(Key::of_data(&key.data()[..torn], 2), None, "{torn}");
+        }
+        // Ends that fall.
+        assert_eq!(Key::of_data(b"abc\x03\0\0\0\x02\0\0\0", 2), None);
+        assert_eq!(Key::of_data(b"abc\x04\0\0\0\x03\0\0\0", 2), None);
+    }
+
+    #[test]
     fn bounds_do_not_contradict_themselves() {
         let key = |bytes: &[u8]| Key::new([bytes]);
         assert_eq!(Bounds::try_new(key(b"b"), key(b"a")), None);

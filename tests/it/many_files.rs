@@ -30,19 +30,6 @@ fn folder_of(files: usize) -> Folder {
     folder
 }
 
-/// A session whose caches hold nothing, so that what is not read again is what the table knows.
-fn without_caches() -> Session {
-    let mut session = Session::new(2);
-    for cache in [
-        "datafusion.runtime.metadata_cache_limit",
-        "datafusion.runtime.list_files_cache_limit",
-        "datafusion.runtime.file_statistics_cache_limit",
-    ] {
-        session = session.set(cache, "0K");
-    }
-    session
-}
-
 /// Makes the table `t` of one column of `folder`, in a store that is watched.
 async fn watched_table(ctx: &SessionContext, folder: &Folder) -> Arc<WatchedStore> {
     let store = WatchedStore::of(ctx);
@@ -107,7 +94,7 @@ async fn refresh(ctx: &SessionContext) {
 #[tokio::test]
 async fn footers_are_read_once() {
     let folder = folder_of(40);
-    let ctx = without_caches().sorted().await;
+    let ctx = Session::new(2).without_caches().sorted().await;
     let store = watched_table(&ctx, &folder).await;
     physical_plan(&ctx, BY_KEY).await;
     assert_eq!(names_read(&store), names(0..40));
@@ -133,7 +120,7 @@ async fn footers_are_read_once() {
 #[tokio::test]
 async fn queries_at_the_same_time_share_what_one_reads() {
     let folder = folder_of(20);
-    let ctx = without_caches().sorted().await;
+    let ctx = Session::new(2).without_caches().sorted().await;
     let store = watched_table(&ctx, &folder).await;
     join_all((0..8).map(|_| physical_plan(&ctx, BY_KEY))).await;
     assert_eq!(names_read(&store), names(0..20));
@@ -142,7 +129,7 @@ async fn queries_at_the_same_time_share_what_one_reads() {
 #[tokio::test]
 async fn a_query_that_fails_leaves_nothing_behind() {
     let folder = folder_of(6);
-    let ctx = without_caches().sorted().await;
+    let ctx = Session::new(2).without_caches().sorted().await;
     let store = watched_table(&ctx, &folder).await;
     store.fail(&shuffled_name(3), Fault::Error);
     let e = error(&ctx, BY_KEY).await;
@@ -192,7 +179,7 @@ async fn count(ctx: &SessionContext) -> Vec<String> {
 #[tokio::test]
 async fn a_listing_is_believed_as_long_as_is_said() {
     let folder = folder_of(4);
-    let ctx = without_caches().sorted().await;
+    let ctx = Session::new(2).without_caches().sorted().await;
     run(&ctx, &folder.ddl("k")).await;
     run(&ctx, "SET sorted_listing.snapshot_ttl = '1000h'").await;
     assert_eq!(keys(&ctx).await, keys_in(0..4));

@@ -111,6 +111,17 @@ impl Session {
         self
     }
 
+    /// With caches that hold nothing, so that what is not read again is what the table knows.
+    pub(crate) fn without_caches(self) -> Self {
+        [
+            "datafusion.runtime.metadata_cache_limit",
+            "datafusion.runtime.list_files_cache_limit",
+            "datafusion.runtime.file_statistics_cache_limit",
+        ]
+        .into_iter()
+        .fold(self, |session, cache| session.set(cache, "0K"))
+    }
+
     fn builder(&self) -> SessionStateBuilder {
         // Small files would be read by one partition otherwise, and small batches hide less.
         let config = SessionConfig::new()

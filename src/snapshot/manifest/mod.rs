@@ -4,6 +4,7 @@
 
 mod columns;
 mod files;
+mod seal;
 mod statistics;
 
 use std::fmt::Write;
@@ -16,6 +17,7 @@ use datafusion::catalog::Session;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{
     Result, config_datafusion_err, config_err, exec_datafusion_err, exec_err,
+    internal_datafusion_err,
 };
 use datafusion::datasource::listing::{ListingTable, ListingTableUrl};
 use datafusion::datasource::table_schema::TableSchema;
@@ -26,10 +28,10 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use twox_hash::XxHash64;
 
 use self::columns::Columns;
 use self::files::{columns_of, files_of};
+use self::seal::{is_sealed, seal, unsealed};
 use self::statistics::{put_ranges, put_statistics, ranges_of, statistics_of};
 use super::known_file::Indexer;
 use super::{Files, Snapshot};
@@ -177,11 +179,11 @@ fn bytes_of(snapshot: &Snapshot, of: String) -> Result<Vec<u8>> {
         .build();
     let mut writer = ArrowWriter::try_new(vec![], batch.schema(), Some(properties))?;
     writer.write(&batch)?;
-    writer.flush()?;
-    let (length, hash) = (writer.inner().len(), XxHash64::oneshot(0, writer.inner()));
     writer.append_key_value_metadata(KeyValue::new(OF.into(), of));
-    writer.append_key_value_metadata(KeyValue::new(HASH.into(), format!("{length} {hash:x}")));
-    Ok(writer.into_inner()?)
+    writer.append_key_value_metadata(KeyValue::new(HASH.into(), unsealed()));
+    let mut bytes = writer.into_inner()?;
+    seal(&mut bytes).ok_or_else(|| internal_datafusion_err!("a manifest without \"{HASH}\""))?;
+    Ok(bytes)
 }
 
 fn snapshot_of(bytes: Bytes, of: &str, indexer: &Indexer) -> Result<Snapshot> {
@@ -204,23 +206,15 @@ fn snapshot_of(bytes: Bytes, of: &str, indexer: &Indexer) -> Result<Snapshot> {
 
 /// The one batch that the Parquet file `bytes` is made of.
 fn batch_of(bytes: &Bytes, of: &str) -> Result<RecordBatch> {
+    if !is_sealed(bytes) {
+        return exec_err!("it is not whole, or no manifest");
+    }
     let reader = ParquetRecordBatchReaderBuilder::try_new(bytes.clone())?;
     let file = reader.metadata().file_metadata();
-    let value = |name: &str| {
-        let pairs = file.key_value_metadata()?.iter();
-        let mut values = pairs.filter(|pair| pair.key == name);
-        values.next()?.value.as_deref()
-    };
-    if value(OF) != Some(of) {
+    let mut pairs = file.key_value_metadata().into_iter().flatten();
+    let is_of = pairs.find(|pair| pair.key == OF);
+    if is_of.and_then(|pair| pair.value.as_deref()) != Some(of) {
         return exec_err!("it is of another table, another declaration or another version");
-    }
-    let is_whole = || {
-        let (length, hash) = value(HASH)?.split_once(' ')?;
-        let hashed = bytes.get(..length.parse().ok()?)?;
-        Some(format!("{:x}", XxHash64::oneshot(0, hashed)) == hash)
-    };
-    if is_whole() != Some(true) {
-        return exec_err!("its bytes have changed");
     }
     let rows = usize::try_from(file.num_rows()).unwrap_or(0);
     let schema = Arc::clone(reader.schema());
