@@ -27,10 +27,10 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::col;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_sorted_listing::{SessionStateBuilderExt, SortedListingTable};
-use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
+use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
@@ -63,8 +63,11 @@ const fn table(files: usize, place: &'static str, latency_ms: u64) -> Table {
     }
 }
 
-/// `ttl` is ours with `sorted_listing.snapshot_ttl`, `large` is stock with caches of 1 GiB.
-const ENGINES: [&str; 4] = ["ours", "ttl", "stock", "large"];
+/// `ttl` is ours with `sorted_listing.snapshot_ttl`, `manifest` ours with a manifest of an earlier session, `large` stock
+/// with caches of 1 GiB.
+const ENGINES: [&str; 5] = ["ours", "ttl", "manifest", "stock", "large"];
+
+const MANIFEST: &str = "mem://many/manifest";
 
 fn main() -> Result<()> {
     let args: Vec<_> = std::env::args().skip(1).collect();
@@ -108,51 +111,30 @@ async fn run(table: Table, engine: &str, title: &str) -> Result<()> {
         Ok(runs) => runs.parse()?,
         Err(_) => 5,
     };
-    let ctx = session(engine)?;
-    let url = match table.place {
+    let files = match table.place {
         "local" => local_files(table.files)?,
-        _ => {
-            let store =
-                ThrottledStore::new(in_memory(table.files).await?, ThrottleConfig::default());
-            let latency = Duration::from_millis(table.latency_ms);
-            store.config_mut(|config| {
-                config.wait_get_per_call = latency;
-                config.wait_list_per_call = latency;
-            });
-            let url = ListingTableUrl::parse("mem://many/t/")?;
-            ctx.register_object_store(url.object_store().as_ref(), Arc::new(store));
-            url
-        }
+        _ => ListingTableUrl::parse("mem://many/t/")?,
     };
-    register(&ctx, url, engine)?;
+    let store = store_of(table).await?;
+    let session = || -> Result<SessionContext> {
+        let ctx = session(engine)?;
+        let url = ListingTableUrl::parse(MANIFEST)?.object_store();
+        ctx.register_object_store(url.as_ref(), Arc::clone(&store));
+        register(&ctx, files.clone(), engine)?;
+        Ok(ctx)
+    };
+    if engine == "manifest" {
+        let query = session()?.sql("SELECT * FROM t").await?;
+        query.create_physical_plan().await?;
+    }
+    let ctx = session()?;
     let before = resident_megabytes()?;
 
-    let (from, to) = (
-        table.files / 2 * ROWS_PER_FILE,
-        (table.files / 2 + 10) * ROWS_PER_FILE,
-    );
-    let range = format!(
-        "SELECT * FROM t WHERE ts >= arrow_cast({from}, 'Timestamp(Microsecond, None)') \
-         AND ts < arrow_cast({to}, 'Timestamp(Microsecond, None)') ORDER BY ts"
-    );
-    let limit = "SELECT * FROM t ORDER BY ts LIMIT 10";
-    let whole = "SELECT count(*), sum(v) FROM (SELECT * FROM t ORDER BY ts LIMIT 1000000000)";
-    let statistics = "SELECT count(*), min(ts), max(ts) FROM t";
-    // What waits for each file of the whole table says nothing of planning.
-    let queries: &[_] = match table.latency_ms {
-        0 => &[
-            ("range", range.as_str()),
-            ("limit", limit),
-            ("statistics", statistics),
-            ("whole", whole),
-        ],
-        _ => &[("range", range.as_str())],
-    };
-    for (name, sql) in queries {
-        let first = time(&ctx, sql).await?;
+    for (name, sql) in queries_of(table) {
+        let first = time(&ctx, &sql).await?;
         let mut warm = vec![];
         for _ in 0..runs {
-            warm.push(time(&ctx, sql).await?);
+            warm.push(time(&ctx, &sql).await?);
         }
         let median = |of: fn(&(f64, f64)) -> f64| {
             let mut times: Vec<_> = warm.iter().map(of).collect();
@@ -168,6 +150,45 @@ async fn run(table: Table, engine: &str, title: &str) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// A store with the files of `table`, if they are not local.
+async fn store_of(table: Table) -> Result<Arc<dyn ObjectStore>> {
+    let files = match table.place {
+        "local" => 0,
+        _ => table.files,
+    };
+    let store = ThrottledStore::new(in_memory(files).await?, ThrottleConfig::default());
+    let latency = Duration::from_millis(table.latency_ms);
+    store.config_mut(|config| {
+        config.wait_get_per_call = latency;
+        config.wait_list_per_call = latency;
+    });
+    Ok(Arc::new(store))
+}
+
+/// Queries, with their names.
+fn queries_of(table: Table) -> Vec<(&'static str, String)> {
+    let moment = |file: usize| {
+        let row = file * ROWS_PER_FILE;
+        format!("arrow_cast({row}, 'Timestamp(Microsecond, None)')")
+    };
+    let (from, to) = (moment(table.files / 2), moment(table.files / 2 + 10));
+    let range = format!("SELECT * FROM t WHERE ts >= {from} AND ts < {to} ORDER BY ts");
+    let limit = "SELECT * FROM t ORDER BY ts LIMIT 10";
+    let whole = "SELECT count(*), sum(v) FROM (SELECT * FROM t ORDER BY ts LIMIT 1000000000)";
+    let statistics = "SELECT count(*), min(ts), max(ts) FROM t";
+    let mut queries = vec![("range", range)];
+    // What waits for each file of the whole table says nothing of planning.
+    if table.latency_ms == 0 {
+        let others = [
+            ("limit", limit),
+            ("statistics", statistics),
+            ("whole", whole),
+        ];
+        queries.extend(others.map(|(name, sql)| (name, sql.to_owned())));
+    }
+    queries
 }
 
 /// How many milliseconds it takes to plan a query, and to run it.
@@ -193,7 +214,7 @@ fn session(engine: &str) -> Result<SessionContext> {
         .with_runtime_env(runtime.build_arc()?)
         .with_default_features();
     let builder = match engine {
-        "ours" | "ttl" => builder.with_sorted_listing(),
+        "ours" | "ttl" | "manifest" => builder.with_sorted_listing(),
         _ => builder,
     };
     Ok(SessionContext::new_with_state(builder.build()))
@@ -206,8 +227,9 @@ fn register(ctx: &SessionContext, url: ListingTableUrl, engine: &str) -> Result<
         .with_listing_options(options)
         .with_schema(rows_of(0)?.schema());
     match engine {
-        "ours" | "ttl" => {
+        "ours" | "ttl" | "manifest" => {
             let mut options = datafusion_sorted_listing::SortedListingConfig::default();
+            options.manifest = (engine == "manifest").then(|| MANIFEST.into());
             options.snapshot_ttl = (engine == "ttl").then(|| Duration::from_secs(3600));
             let table = SortedListingTable::try_new(config)?.with_config(options);
             ctx.register_table("t", Arc::new(table))?;

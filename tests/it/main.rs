@@ -4,6 +4,7 @@ mod answers;
 mod contradictions;
 mod faults;
 mod faulty_store;
+mod freshness;
 mod layout;
 mod manifest;
 mod many_files;
