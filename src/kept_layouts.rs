@@ -11,7 +11,7 @@ use crate::scan::{Offer, SortedScan};
 use crate::split_points::GivenPoints;
 use crate::why_not::WhyNot;
 
-/// How many files the layouts have together that a snapshot keeps. Larger ones are made for each query.
+/// How many files the layouts have together that a snapshot keeps, but that it keeps the newest one in any case.
 const MOST_FILES: usize = 65_536;
 
 /// What the layout of all files of a snapshot depends on.
@@ -64,6 +64,7 @@ impl KeptLayouts {
         kept.push_back((key, layout));
         let mut files: usize = kept.iter().map(|(_, layout)| layout.files).sum();
         while files > MOST_FILES
+            && kept.len() > 1
             && let Some((_, oldest)) = kept.pop_front()
         {
             files -= oldest.files;
@@ -115,6 +116,9 @@ mod tests {
             assert!(layouts.get(&key(partitions)).is_some(), "{partitions}");
         }
         layouts.keep(key(6), layout(MOST_FILES + 1));
-        assert!(layouts.get(&key(6)).is_none(), "too large");
+        assert!(layouts.get(&key(6)).is_some());
+        for partitions in 1..=5 {
+            assert!(layouts.get(&key(partitions)).is_none(), "{partitions}");
+        }
     }
 }

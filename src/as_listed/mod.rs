@@ -1,6 +1,7 @@
 //! Files that are read as they were listed, or not at all.
 
 mod open_file;
+mod reader;
 mod store;
 mod version;
 
@@ -9,18 +10,15 @@ use std::sync::{Arc, Weak};
 
 use datafusion::catalog::Session;
 use datafusion::common::Result;
-use datafusion::datasource::listing::{ListingTable, ListingTableUrl, PartitionedFile};
-use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
-use datafusion::datasource::physical_plan::{
-    FileScanConfig, FileScanConfigBuilder, ParquetFileReaderFactory, ParquetSource,
-};
+use datafusion::datasource::listing::{ListingTable, ListingTableUrl};
+use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder, ParquetSource};
 use datafusion::execution::cache::TableScopedPath;
-use datafusion::execution::cache::cache_manager::{FileMetadataCache, ListFilesCache};
+use datafusion::execution::cache::cache_manager::ListFilesCache;
 use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use object_store::{ObjectMeta, ObjectStore};
-use parquet::arrow::async_reader::AsyncFileReader;
+use parquet::file::metadata::ParquetMetaData;
 
+use self::reader::ReadersAsListed;
 use self::store::StoreAsListed;
 use crate::snapshot::Snapshots;
 
@@ -98,6 +96,15 @@ impl Listing {
             .build())
     }
 
+    /// The footer of this version of a file in `store`, if the table holds it.
+    fn footer(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        file: &ObjectMeta,
+    ) -> Option<Arc<ParquetMetaData>> {
+        self.snapshots.upgrade()?.footer(store, file)
+    }
+
     /// `store`, from which only the listed version of `file` is read.
     pub(crate) fn store_of(
         &self,
@@ -105,32 +112,5 @@ impl Listing {
         file: ObjectMeta,
     ) -> Arc<dyn ObjectStore> {
         Arc::new(StoreAsListed::new(store, file, self.clone()))
-    }
-}
-
-/// Readers of files that are as they were listed.
-#[derive(Debug)]
-struct ReadersAsListed {
-    store: Arc<dyn ObjectStore>,
-    footers: Arc<FileMetadataCache>,
-    listing: Listing,
-}
-
-impl ParquetFileReaderFactory for ReadersAsListed {
-    fn create_reader(
-        &self,
-        partition_index: usize,
-        file: PartitionedFile,
-        metadata_size_hint: Option<usize>,
-        metrics: &ExecutionPlanMetricsSet,
-    ) -> Result<Box<dyn AsyncFileReader + Send>> {
-        let store = Arc::clone(&self.store);
-        let store = self.listing.store_of(store, file.object_meta.clone());
-        CachedParquetFileReaderFactory::new(store, Arc::clone(&self.footers)).create_reader(
-            partition_index,
-            file,
-            metadata_size_hint,
-            metrics,
-        )
     }
 }

@@ -292,6 +292,47 @@ fn total_overlap_is_not_quadratic() {
     assert_eq!(none.slices_needed, units.len());
 }
 
+/// How long layouts of a million units take, of which what is asked for depends on what is proved:
+/// `cargo test --release --lib -- --ignored --nocapture a_million_units`.
+#[test]
+#[ignore = "measures, and asserts nothing of times"]
+fn a_million_units() {
+    let mut random = Random::new(5);
+    let mut shuffled: Vec<u64> = (0..1_000_000).collect();
+    for last in (1..shuffled.len()).rev() {
+        shuffled.swap(last, random.below(last as u64 + 1) as usize);
+    }
+    for (shape, width) in [
+        ("apart", 5),
+        ("touching", 10),
+        ("neighbours overlap", 15),
+        ("all overlap", 100_000_000),
+    ] {
+        let intervals = shuffled.iter().map(|&i| (i * 10, i * 10 + width));
+        let units = units(&intervals.collect::<Vec<_>>());
+        let start = std::time::Instant::now();
+        let layout = lay_out(&units, 16, Strategy::Contiguous);
+        let laid_out = start.elapsed();
+        let slices = match &layout {
+            Ok(layout) => layout.slices.clone(),
+            Err(_) => {
+                let slices = slices_of_clusters(&units, 16);
+                slices.into_iter().flat_map(|slice| slice.runs).collect()
+            }
+        };
+        let clustered = start.elapsed();
+        if let Ok(run) = run_order(&units) {
+            assert!(Cuts::of_run(&units, &run, 1, 16).is_some());
+        }
+        let all: usize = slices.iter().map(Vec::len).sum();
+        assert_eq!(all, units.len());
+        println!(
+            "{shape}: lay_out {laid_out:.3?}, with clusters {clustered:.3?}, with cuts {:.3?}",
+            start.elapsed()
+        );
+    }
+}
+
 /// The connected components of the relation "overlaps", by flooding.
 fn components(units: &[Unit]) -> Vec<Vec<usize>> {
     let overlap = |a: usize, b: usize| match (&units[a].bounds, &units[b].bounds) {

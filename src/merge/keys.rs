@@ -1,11 +1,12 @@
 //! The keys of rows, as they are compared.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::SortOptions;
 use arrow::datatypes::Schema;
-use arrow::row::{RowConverter, Rows, SortField};
+use arrow::row::{Row, RowConverter, Rows, SortField};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
@@ -104,6 +105,8 @@ pub(crate) struct KeyBuf {
 pub(super) struct BatchKeys {
     rows: Rows,
     prefixes: Vec<u128>,
+    /// Whether no key is longer than its prefix.
+    are_short: bool,
     reversed: bool,
 }
 
@@ -171,13 +174,16 @@ impl Keys {
     pub(super) fn of_batch(&self, columns: &[ArrayRef]) -> Result<BatchKeys> {
         let rows = self.converter.convert_columns(columns)?;
         let reversed = self.key.reversed;
-        let prefixes = rows
-            .iter()
-            .map(|row| prefix(row.data(), reversed))
-            .collect();
+        let mut longest = 0;
+        let prefix = |row: Row<'_>| {
+            longest = longest.max(row.data().len());
+            prefix(row.data(), reversed)
+        };
+        let prefixes = rows.iter().map(prefix).collect();
         Ok(BatchKeys {
             rows,
             prefixes,
+            are_short: longest <= size_of::<u128>(),
             reversed,
         })
     }
@@ -265,9 +271,14 @@ impl KeyBuf {
 }
 
 impl BatchKeys {
-    /// The beginning of the key of a row.
-    pub(super) fn prefix(&self, row: usize) -> u128 {
-        self.prefixes[row]
+    /// The beginnings of the keys of these rows, see [`KeyRef::prefix`].
+    pub(super) fn prefixes(&self, rows: Range<usize>) -> &[u128] {
+        &self.prefixes[rows]
+    }
+
+    /// Whether keys are equal if their beginnings are.
+    pub(super) fn are_short(&self) -> bool {
+        self.are_short
     }
 
     pub(super) fn get(&self, row: usize) -> KeyRef<'_> {

@@ -4,6 +4,7 @@ mod bounded;
 mod cursor;
 mod gather;
 mod keys;
+mod order;
 mod output;
 mod rank;
 mod seams;

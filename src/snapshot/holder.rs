@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::datasource::listing::ListingTable;
-use object_store::ObjectStore;
+use object_store::{ObjectMeta, ObjectStore};
+use parquet::file::metadata::ParquetMetaData;
 
-use super::listing::{Listed, list, sorted};
-use super::{Indexer, Snapshot, build};
+use super::listing::{Listed, list, same_version, sorted};
+use super::{Indexer, KnownFile, Snapshot, build};
 
 /// The newest snapshot of a table. Queries share it as long as the listing stays the same.
 #[derive(Debug, Default)]
@@ -116,6 +117,20 @@ impl Snapshots {
         if let Some(held) = self.lock().as_mut() {
             held.listed = None;
         }
+    }
+
+    /// The footer of this version of a file in `store`, if it is held.
+    pub(crate) fn footer(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        file: &ObjectMeta,
+    ) -> Option<Arc<ParquetMetaData>> {
+        let snapshot = self.of_store(store)?;
+        let files = snapshot.files();
+        let by_location = |known: &Arc<KnownFile>| known.meta.location.cmp(&file.location);
+        let place = files.binary_search_by(by_location).ok()?;
+        let footer = snapshot.footer(place)?;
+        same_version(&files[place].meta, file).then(|| Arc::clone(footer))
     }
 
     /// The snapshot of files in `store`, whether it is out of date or not.
