@@ -250,7 +250,8 @@ impl ExecutionPlan for SequenceExec {
         let options = MergeOptions {
             batch_size: context.session_config().batch_size(),
             fetch: self.fetch,
-            tasks: context.session_config().target_partitions(),
+            // As many again wait for a core, so that it has the next at hand: the merge goes on only when the first ends.
+            tasks: 2 * context.session_config().target_partitions(),
             reservation: consumer("SequenceExec merge"),
         };
         let seams = self.seams()?;
