@@ -128,7 +128,7 @@ impl Planner<'_> {
             let snapshot = self.snapshot(&declared).await?;
             return self.plan_of(&snapshot, declared, &args).await;
         }
-        let scan = self.checked(without_doubtful(scan).into_owned())?;
+        let scan = self.as_listed(without_doubtful(scan).into_owned())?;
         let scan = &scan;
         let is_whole = args.limit().is_none() && self.partition_filters(&args).is_empty();
         let files = self.files_of(scan, &declared, is_whole).await?;
@@ -202,22 +202,18 @@ impl Planner<'_> {
         }
     }
 
+    /// The listing that files are to be as in.
     fn listing(&self) -> Listing {
-        Listing::new(self.table, self.snapshots, self.session)
+        let checks = self.config.verify != Verify::Off;
+        Listing::new(self.table, self.snapshots, self.session, checks)
     }
 
-    /// The listing that files are to be as in, if that is to be checked.
-    fn checked_listing(&self) -> Option<Listing> {
-        (self.config.verify != Verify::Off).then(|| self.listing())
-    }
-
-    /// `scan`, which checks that files are as they were listed, unless nothing is to be checked.
-    pub(crate) fn checked(&self, scan: FileScanConfig) -> Result<FileScanConfig> {
+    /// `scan`, which reads files as they were listed.
+    pub(crate) fn as_listed(&self, scan: FileScanConfig) -> Result<FileScanConfig> {
         // Other formats may have readers of their own.
-        let is_parquet = self.table.options().format.is::<ParquetFormat>();
-        match self.checked_listing().filter(|_| is_parquet) {
-            Some(listing) => listing.checked(scan, self.session.runtime_env()),
-            None => Ok(scan),
+        match self.table.options().format.is::<ParquetFormat>() {
+            true => self.listing().scan(scan, self.session.runtime_env()),
+            false => Ok(scan),
         }
     }
 
@@ -229,7 +225,7 @@ impl Planner<'_> {
         let format = self.table.options().format.as_ref();
         let schema = table_schema(self.table);
         let reader =
-            FooterReader::try_new(self.session, format, self.store()?, self.checked_listing());
+            FooterReader::try_new(self.session, format, self.store()?, Some(self.listing()));
         let reader = match reader {
             Ok(reader) => reader,
             Err(why) => return Ok(Err(why)),
@@ -282,7 +278,7 @@ impl Planner<'_> {
             self.session,
             self.table.options().format.as_ref(),
             self.store()?,
-            self.checked_listing(),
+            Some(self.listing()),
         )
         .map_err(DataFusionError::Plan)?;
         let listed = ListedScan {
@@ -296,12 +292,12 @@ impl Planner<'_> {
             .then(|| self.layout_key(snapshot, args));
         if let Some(kept) = key.as_ref().and_then(|key| snapshot.layouts().get(key)) {
             let scan = listed.file_scan(kept.statistics.clone(), args).await?;
-            return Ok(planned(&kept.arranged, &self.checked(scan)?));
+            return Ok(planned(&kept.arranged, &self.as_listed(scan)?));
         }
         let files = listed.files(&footers).await?;
         let statistics = listed.statistics(&files)?;
         let scan = listed.file_scan(statistics.clone(), args).await?;
-        let scan = self.checked(scan)?;
+        let scan = self.as_listed(scan)?;
         if files.files().is_empty() {
             let unordered = with_groups(&scan, listed.file_groups(&files)?);
             let plan: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(unordered);

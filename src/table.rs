@@ -345,7 +345,7 @@ impl SortedListingTable {
     /// Makes the next query list the files, whatever `sorted_listing.snapshot_ttl` and the session's cache of listings
     /// say. What is known of files that have not changed stays known.
     pub fn refresh(&self, session: &dyn Session) {
-        Listing::new(&self.listing, &self.snapshots, session).forget();
+        Listing::new(&self.listing, &self.snapshots, session, true).forget();
     }
 
     fn config(&self, session: &dyn Session) -> Result<SortedListingConfig> {

@@ -31,6 +31,8 @@ pub(crate) struct Listing {
     paths: Arc<[TableScopedPath]>,
     /// Whether the files are on a file system, and can be opened.
     is_local: bool,
+    /// Whether a file that is another version than was listed is an error.
+    checks: bool,
 }
 
 impl fmt::Debug for Listing {
@@ -46,6 +48,7 @@ impl Listing {
         table: &ListingTable,
         snapshots: &Arc<Snapshots>,
         session: &dyn Session,
+        checks: bool,
     ) -> Self {
         let scoped = |path: &ListingTableUrl| TableScopedPath {
             table: path.get_table_ref().clone(),
@@ -57,6 +60,7 @@ impl Listing {
             listings: session.runtime_env().cache_manager.get_list_files_cache(),
             paths: paths.iter().map(scoped).collect(),
             is_local: paths.iter().all(|path| path.scheme() == "file"),
+            checks,
         }
     }
 
@@ -73,9 +77,9 @@ impl Listing {
         }
     }
 
-    /// `scan`, which ends in an error where a file is not what this listing says. Files in other formats than Parquet are
-    /// read as they are.
-    pub(crate) fn checked(
+    /// `scan`, which ends in an error where a file is not what this listing says, if that is checked. Files in other formats
+    /// than Parquet are read as they are.
+    pub(crate) fn scan(
         &self,
         scan: FileScanConfig,
         runtime: &RuntimeEnv,
@@ -105,7 +109,7 @@ impl Listing {
         self.snapshots.upgrade()?.footer(store, file)
     }
 
-    /// `store`, from which only the listed version of `file` is read.
+    /// `store`, from which only the listed version of `file` is read, if that is checked.
     pub(crate) fn store_of(
         &self,
         store: Arc<dyn ObjectStore>,

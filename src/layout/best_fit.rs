@@ -1,9 +1,10 @@
 //! The classic: every unit into the emptiest slice that ends before it.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
-use super::{Bounds, Unit};
+use super::Unit;
+use super::bounds::QuickKey;
 
 /// Puts each of `members`, by its lower bound, into the slice with the fewest units among those that end before it,
 /// beginning with `target` empty slices, and opens a further one where there is none. A unit that follows another in
@@ -18,7 +19,7 @@ pub(super) fn slices(units: &[Unit], members: &[usize], target: usize) -> Vec<Ve
     let mut slices: Vec<Vec<usize>> = vec![];
     for &unit in members {
         match &units[unit].bounds {
-            Some(Bounds { lower, upper }) => known.push((lower, upper, unit)),
+            Some(bounds) => known.push((bounds.ends(), unit)),
             None => slices.push(vec![unit]),
         }
     }
@@ -32,9 +33,10 @@ pub(super) fn slices(units: &[Unit], members: &[usize], target: usize) -> Vec<Ve
     slices.resize(target.max(slices.len()), vec![]);
     // (upper bound, slice, units)
     let mut busy = BinaryHeap::new();
-    let mut slice_of = HashMap::new();
+    // One more than the slice of each unit that is in one.
+    let mut slice_of = vec![0_usize; units.len()];
 
-    for (lower, upper, unit) in known {
+    for ((lower, upper), unit) in known {
         while let Some(&Reverse((end, slice, len))) = busy.peek()
             && end <= lower
         {
@@ -42,9 +44,10 @@ pub(super) fn slices(units: &[Unit], members: &[usize], target: usize) -> Vec<Ve
             free.push(Reverse((len, slice)));
         }
         let after = units[unit].follows.and_then(|before| {
-            let slice: usize = *slice_of.get(&before)?;
+            let slice = slice_of[before].checked_sub(1)?;
             let ends = &units[before].bounds.as_ref()?.upper;
-            (slices[slice].last() == Some(&before) && ends <= lower).then_some(slice)
+            (slices[slice].last() == Some(&before) && QuickKey::from(ends) <= lower)
+                .then_some(slice)
         });
         let emptiest = || {
             while let Some(Reverse((len, slice))) = free.pop() {
@@ -59,8 +62,8 @@ pub(super) fn slices(units: &[Unit], members: &[usize], target: usize) -> Vec<Ve
             slices.push(vec![]);
         }
         slices[slice].push(unit);
-        slice_of.insert(unit, slice);
-        busy.push(Reverse((upper, slice, slices[slice].len())));
+        slice_of[unit] = slice + 1;
+        busy.push(Reverse((QuickKey::from(upper), slice, slices[slice].len())));
     }
 
     slices.retain(|slice| !slice.is_empty());

@@ -14,6 +14,22 @@ pub(crate) struct Key {
     columns: u32,
 }
 
+/// A key with its first bytes at hand: among very many keys, most comparisons need not look for the key itself then, which
+/// is somewhere else in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct QuickKey<'a>(u128, &'a Key);
+
+impl<'a> From<&'a Key> for QuickKey<'a> {
+    fn from(key: &'a Key) -> Self {
+        // Filled up with zeros, it is at least not greater than that of a greater key.
+        let mut first = [0; size_of::<u128>()];
+        let bytes = key.bytes();
+        let len = bytes.len().min(first.len());
+        first[..len].copy_from_slice(&bytes[..len]);
+        Self(u128::from_be_bytes(first), key)
+    }
+}
+
 /// The bytes of a `u32`.
 const END: usize = size_of::<u32>();
 
@@ -145,6 +161,12 @@ impl Bounds {
 
     pub(crate) fn upper(&self) -> &Key {
         &self.upper
+    }
+
+    /// What units are sorted by: where they begin, and then where they end, so that a unit of one single key goes before a
+    /// wider one that begins at that key.
+    pub(super) fn ends(&self) -> (QuickKey<'_>, &Key) {
+        (QuickKey::from(&self.lower), &self.upper)
     }
 
     /// The bounds of a key that is some of the columns, where these are bounds of each column by itself.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Key, Unit, balance, best_fit};
+use super::{Bounds, Key, Unit, balance, best_fit};
 
 /// A contiguous piece of the key space: every row of a slice lies at or before every row of the next.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -43,7 +43,7 @@ fn clusters(units: &[Unit]) -> (Vec<usize>, Vec<Range<usize>>) {
     // Unknown bounds come first.
     let bounds = |unit: usize| units[unit].bounds.as_ref();
     let mut order: Vec<_> = (0..units.len()).collect();
-    order.sort_by_key(|&unit| bounds(unit).map(|bounds| (&bounds.lower, &bounds.upper)));
+    order.sort_by_cached_key(|&unit| bounds(unit).map(Bounds::ends));
 
     let mut clusters: Vec<Range<usize>> = vec![];
     // Where the cluster ends, if that is known.

@@ -14,8 +14,7 @@ pub(crate) fn run_order(units: &[Unit]) -> Result<Vec<usize>, Obstacle> {
         let bounds = bounds.as_ref().ok_or(Obstacle::UnknownBounds { unit })?;
         run.push((unit, bounds));
     }
-    // By upper within equal lower: a unit of one single key goes before a wider one that begins at that key.
-    run.sort_by(|(_, a), (_, b)| (&a.lower, &a.upper).cmp(&(&b.lower, &b.upper)));
+    run.sort_by_cached_key(|(_, bounds)| bounds.ends());
 
     let overlap = run
         .windows(2)

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::bounds::QuickKey;
 use super::{Bounds, Key};
 
 /// How much units overlap, for a report. Slices are not made of this.
@@ -24,7 +25,7 @@ pub(crate) fn overlaps(bounds: &[Option<&Bounds>]) -> Overlaps {
         .enumerate()
         .filter_map(|(unit, bounds)| Some((unit, (*bounds)?)))
         .collect();
-    known.sort_by_key(|(_, bounds)| (&bounds.lower, &bounds.upper));
+    known.sort_by_cached_key(|(_, bounds)| bounds.ends());
     let unknown = bounds.len() - known.len();
 
     let mut overlaps = Overlaps {
@@ -34,10 +35,11 @@ pub(crate) fn overlaps(bounds: &[Option<&Bounds>]) -> Overlaps {
         strict_gap: vec![false; bounds.len()],
     };
     // Where the units end that reach further than the lower bound at hand.
-    let mut open: BinaryHeap<Reverse<&Key>> = BinaryHeap::new();
+    let mut open: BinaryHeap<Reverse<QuickKey>> = BinaryHeap::new();
     let mut reach: Option<&Key> = None;
     for (unit, bounds) in known {
-        while open.peek().is_some_and(|end| *end.0 <= bounds.lower) {
+        let begin = QuickKey::from(&bounds.lower);
+        while open.peek().is_some_and(|end| end.0 <= begin) {
             open.pop();
         }
         if open.is_empty() && unknown == 0 {
@@ -45,7 +47,7 @@ pub(crate) fn overlaps(bounds: &[Option<&Bounds>]) -> Overlaps {
         }
         overlaps.cluster_of[unit] = overlaps.clusters - 1;
         overlaps.strict_gap[unit] = unknown == 0 && reach.is_none_or(|reach| *reach < bounds.lower);
-        open.push(Reverse(&bounds.upper));
+        open.push(Reverse(QuickKey::from(&bounds.upper)));
         overlaps.depth = overlaps.depth.max(open.len() + unknown);
         reach = reach.max(Some(&bounds.upper));
     }

@@ -35,7 +35,7 @@ const MOST_FOOTERS: usize = 64 << 20;
 /// The files of a table, sorted by path, and what is known of each.
 ///
 /// Proof and execution use the same snapshot: what is read are the files that were listed, see
-/// [`Listing::checked`](crate::as_listed::Listing::checked).
+/// [`Listing::scan`](crate::as_listed::Listing::scan).
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     table: TableSchema,

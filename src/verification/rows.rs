@@ -83,7 +83,7 @@ fn scan_of_each(
     let units = parts.scan_units(files.files(), facts, scan)?;
     let orderings: Vec<_> = keys.iter().map(|key| key.ordering.clone()).collect();
     let columns = with_key_columns(&[], &orderings).into_owned();
-    let scan = FileScanConfigBuilder::from(planner.checked(scan.clone())?)
+    let scan = FileScanConfigBuilder::from(planner.as_listed(scan.clone())?)
         .with_projection_indices(Some(columns))?
         .build();
     let slice = |unit| Slice {
