@@ -220,8 +220,8 @@ mod tests {
                 let end = start + 1 + random.below((len - start) as u64) as usize;
                 // Places in another order than sources.
                 let place = (number * 7 + 3) % 11;
-                for row in start..end {
-                    let key = i128::from(keys[row]);
+                for (row, &key) in keys.iter().enumerate().take(end).skip(start) {
+                    let key = i128::from(key);
                     expected.push((if reversed { -key } else { key }, place, row, number));
                 }
                 let text = |key: &i64| format!("the same beginning {key:020}");

@@ -115,7 +115,7 @@ impl Manifest {
             Err(e) => return Err(e.into()),
         };
         let (of, indexer) = (self.of.clone(), indexer.clone());
-        let read = SpawnedTask::spawn_blocking(move || snapshot_of(bytes, &of, &indexer));
+        let read = SpawnedTask::spawn_blocking(move || snapshot_of(&bytes, &of, &indexer));
         let read = read.await.map_err(|e| exec_datafusion_err!("{e}"))?;
         Ok(Some(read?))
     }
@@ -186,8 +186,8 @@ fn bytes_of(snapshot: &Snapshot, of: String) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn snapshot_of(bytes: Bytes, of: &str, indexer: &Indexer) -> Result<Snapshot> {
-    let batch = batch_of(&bytes, of)?;
+fn snapshot_of(bytes: &Bytes, of: &str, indexer: &Indexer) -> Result<Snapshot> {
+    let batch = batch_of(bytes, of)?;
     let columns = Columns::of_batch(&batch);
     let table = &indexer.table;
     let known = files_of(&columns, indexer)?;
