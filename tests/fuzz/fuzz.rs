@@ -5,7 +5,9 @@ use std::sync::Arc;
 use object_store::memory::InMemory;
 
 use crate::case::{Failure, Outcome, Tables, check, right_answer};
-use crate::known::{FOR_NAN, is_fault_of_merge, is_fault_of_merge_join, is_wrong_upstream};
+use crate::known::{
+    FOR_NAN, is_fault_of_merge, is_fault_of_merge_join, is_fault_of_topk, is_wrong_upstream,
+};
 use crate::queries::random_query;
 use crate::query::Query;
 use crate::random::Random;
@@ -104,6 +106,7 @@ pub(crate) async fn run(seed: u64, provider: Provider) -> (Report, Option<Found>
                 Outcome::Wrong(failure)
                     if provider == Provider::Sorted
                         && (is_fault_of_merge(&failure.plan)
+                            || is_fault_of_topk(&failure.plan)
                             || is_fault_of_merge_join(session, &failure.plan)) =>
                 {
                     report.wrong_upstream += 1;
