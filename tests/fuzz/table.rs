@@ -174,6 +174,11 @@ impl Table {
         columns.any(|column| has_negative_zero(&column.pool))
     }
 
+    pub(crate) fn has_decimal256(&self) -> bool {
+        let mut types = self.columns.iter().map(|column| column.pool.data_type());
+        types.any(|data_type| matches!(data_type, DataType::Decimal256(..)))
+    }
+
     /// Whether there are moments near to the first or the last one that a timestamp can be.
     pub(crate) fn has_extreme_timestamps(&self) -> bool {
         let is_extreme = |column: &Column| {

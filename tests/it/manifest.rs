@@ -63,20 +63,7 @@ async fn session(folder: &Folder, kept: &Folder) -> (SessionContext, Arc<Watched
 /// The names of the files whose footers it takes to plan a query of all rows, sorted.
 async fn read_to_plan(ctx: &SessionContext, store: &WatchedStore) -> Vec<String> {
     physical_plan(ctx, BY_KEY).await;
-    let mut names: Vec<_> = store
-        .take_reads()
-        .into_iter()
-        .map(|(name, _)| name)
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-fn names(files: impl IntoIterator<Item = usize>) -> Vec<String> {
-    let mut names: Vec<_> = files.into_iter().map(shuffled_name).collect();
-    names.sort_unstable();
-    names
+    store.take_names()
 }
 
 async fn right_rows(folder: &Folder) -> Vec<String> {
@@ -89,7 +76,7 @@ async fn right_rows(folder: &Folder) -> Vec<String> {
 async fn the_next_session_reads_what_is_new() {
     let (folder, kept) = (folder_of(40), Folder::new());
     let (ctx, store) = session(&folder, &kept).await;
-    assert_eq!(read_to_plan(&ctx, &store).await, names(0..40));
+    assert_eq!(read_to_plan(&ctx, &store).await, shuffled_names(0..40));
     assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
 
     let (ctx, store) = session(&folder, &kept).await;
@@ -105,7 +92,10 @@ async fn the_next_session_reads_what_is_new() {
     (40..43).for_each(|file| write(&folder, file, 1));
     std::fs::remove_file(folder.path().join(shuffled_name(11))).unwrap();
     let (ctx, store) = session(&folder, &kept).await;
-    assert_eq!(read_to_plan(&ctx, &store).await, names([7, 40, 41, 42]));
+    assert_eq!(
+        read_to_plan(&ctx, &store).await,
+        shuffled_names([7, 40, 41, 42])
+    );
     assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
 
     // They are known by now.
@@ -152,11 +142,19 @@ async fn a_manifest_that_is_wrong_is_not_used() {
     for (kind, bytes) in wrong.into_iter().enumerate() {
         std::fs::write(&path, &bytes).unwrap();
         let (ctx, store) = session(&folder, &kept).await;
-        assert_eq!(read_to_plan(&ctx, &store).await, names(0..20), "{kind}");
+        assert_eq!(
+            read_to_plan(&ctx, &store).await,
+            shuffled_names(0..20),
+            "{kind}"
+        );
         assert_eq!(rows(&ctx, BY_KEY).await, right);
         // And it is right again.
         let (ctx, store) = session(&folder, &kept).await;
-        assert_eq!(read_to_plan(&ctx, &store).await, names([]), "{kind}");
+        assert_eq!(
+            read_to_plan(&ctx, &store).await,
+            shuffled_names([]),
+            "{kind}"
+        );
         assert_eq!(rows(&ctx, BY_KEY).await, right);
     }
 
@@ -168,7 +166,7 @@ async fn a_manifest_that_is_wrong_is_not_used() {
         let (ctx, store) = session(&folder, &kept).await;
         assert_eq!(
             read_to_plan(&ctx, &store).await,
-            names(0..20),
+            shuffled_names(0..20),
             "byte {place}"
         );
         assert_eq!(rows(&ctx, BY_KEY).await, right, "byte {place}");

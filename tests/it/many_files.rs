@@ -41,23 +41,6 @@ async fn watched_table(ctx: &SessionContext, folder: &Folder) -> Arc<WatchedStor
     store
 }
 
-/// The names of the files of which something was read, sorted.
-fn names_read(store: &WatchedStore) -> Vec<String> {
-    let mut names: Vec<_> = store
-        .take_reads()
-        .into_iter()
-        .map(|(name, _)| name)
-        .collect();
-    names.sort_unstable();
-    names
-}
-
-fn names(files: impl IntoIterator<Item = usize>) -> Vec<String> {
-    let mut names: Vec<_> = files.into_iter().map(shuffled_name).collect();
-    names.sort_unstable();
-    names
-}
-
 /// How many files a plan is to read.
 async fn files_of(ctx: &SessionContext, sql: &str) -> usize {
     files_in(&physical_plan(ctx, sql).await)
@@ -97,10 +80,10 @@ async fn footers_are_read_once() {
     let ctx = Session::new(2).without_caches().sorted().await;
     let store = watched_table(&ctx, &folder).await;
     physical_plan(&ctx, BY_KEY).await;
-    assert_eq!(names_read(&store), names(0..40));
+    assert_eq!(store.take_names(), shuffled_names(0..40));
     for sql in [BY_KEY, "SELECT * FROM t WHERE k > 123", "SELECT 1 FROM t"] {
         physical_plan(&ctx, sql).await;
-        assert!(names_read(&store).is_empty(), "{sql}");
+        assert!(store.take_names().is_empty(), "{sql}");
     }
 
     // Only those of files that are new or have changed.
@@ -108,7 +91,7 @@ async fn footers_are_read_once() {
     folder.write(&shuffled_name(7), &batch([("k", int64(70..75))]));
     std::fs::remove_file(folder.path().join(shuffled_name(8))).unwrap();
     physical_plan(&ctx, BY_KEY).await;
-    assert_eq!(names_read(&store), names([7, 40]));
+    assert_eq!(store.take_names(), shuffled_names([7, 40]));
     let expected: Vec<_> = keys_in(0..7)
         .into_iter()
         .chain(70..75)
@@ -123,7 +106,7 @@ async fn queries_at_the_same_time_share_what_one_reads() {
     let ctx = Session::new(2).without_caches().sorted().await;
     let store = watched_table(&ctx, &folder).await;
     join_all((0..8).map(|_| physical_plan(&ctx, BY_KEY))).await;
-    assert_eq!(names_read(&store), names(0..20));
+    assert_eq!(store.take_names(), shuffled_names(0..20));
 }
 
 #[tokio::test]

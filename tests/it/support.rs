@@ -67,6 +67,13 @@ pub(crate) fn shuffled_name(index: usize) -> String {
     format!("{:02}-{index}.parquet", (index * 37 + 11) % 64)
 }
 
+/// The [names](shuffled_name) of these files, sorted.
+pub(crate) fn shuffled_names(files: impl IntoIterator<Item = usize>) -> Vec<String> {
+    let mut names: Vec<_> = files.into_iter().map(shuffled_name).collect();
+    names.sort_unstable();
+    names
+}
+
 pub(crate) fn batch<const N: usize>(columns: [(&str, ArrayRef); N]) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true)))
         .unwrap()

@@ -54,6 +54,14 @@ impl WatchedStore {
         *self.fault.lock().unwrap() = None;
     }
 
+    /// The names of the files of which something has been read since this was last asked, sorted.
+    pub(crate) fn take_names(&self) -> Vec<String> {
+        let reads = self.take_reads();
+        let mut names: Vec<_> = reads.into_iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names
+    }
+
     /// What has been read since this was last asked: names of files, and bytes.
     pub(crate) fn take_reads(&self) -> Vec<(String, u64)> {
         let reads = std::mem::take(&mut *self.reads.lock().unwrap());
