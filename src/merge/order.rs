@@ -56,16 +56,15 @@ struct Packing {
 impl Packing {
     /// The packing of the rows of `sources`, if they fit, and no key is longer than its beginning.
     fn of(sources: &[Source]) -> Option<Self> {
+        // All are looked at, and not the first of each source only: a file that lies may have a lesser one behind it.
         let mut least = u128::MAX;
         for source in sources {
-            least = least.min(*prefixes(source)?.first()?);
+            least = least.min(*prefixes(source)?.iter().min()?);
         }
-        // Those of a source are not all looked at to find the least, since they are in order; if they are not, as a file
-        // may lie, the difference is too large.
         let mut differences = 0;
         for source in sources {
             for prefix in prefixes(source)? {
-                differences |= prefix.wrapping_sub(least);
+                differences |= prefix - least;
             }
         }
         let shift = differences.trailing_zeros().min(u128::BITS - 1);
@@ -92,7 +91,7 @@ impl Packing {
             let key_shift = self.source_bits + self.row_bits;
             let rows = (source.rows.start as u64..).zip(prefixes(source).unwrap_or(&[]));
             packed.extend(rows.map(|(row, prefix)| {
-                let key = (prefix.wrapping_sub(self.least) >> self.shift) as u64;
+                let key = ((prefix - self.least) >> self.shift) as u64;
                 key << key_shift | number << self.row_bits | row
             }));
         }
@@ -162,7 +161,7 @@ fn by_whole_key(sources: &[Source], a: &Row, b: &Row) -> Ordering {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+    use arrow::array::{ArrayRef, Int8Array, Int64Array, RecordBatch, StringArray};
     use arrow::compute::SortOptions;
     use datafusion::physical_expr::expressions::Column;
     use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
@@ -242,12 +241,18 @@ mod tests {
     /// What comes of a file that lies is told elsewhere; here, no row is lost.
     #[test]
     fn rows_that_are_not_in_order_are_put_in_order() {
-        let keys = |keys: Vec<i64>| Arc::new(Int64Array::from(keys)) as ArrayRef;
-        let sources = [
-            source(keys(vec![5, 1, 7]), 0..3, 0, false),
-            source(keys(vec![6, 2]), 0..2, 1, false),
-        ];
-        let expected = [(0, 1), (1, 1), (0, 0), (1, 0), (0, 2)];
-        assert_eq!(rows_of(&sources), expected);
+        let wide = |keys: Vec<i8>| {
+            let keys = keys.into_iter().map(i64::from);
+            Arc::new(Int64Array::from_iter_values(keys)) as ArrayRef
+        };
+        let narrow = |keys: Vec<i8>| Arc::new(Int8Array::from(keys)) as ArrayRef;
+        for keys in [&wide as &dyn Fn(Vec<i8>) -> ArrayRef, &narrow] {
+            let sources = [
+                source(keys(vec![5, 1, 7]), 0..3, 0, false),
+                source(keys(vec![6, 2]), 0..2, 1, false),
+            ];
+            let expected = [(0, 1), (1, 1), (0, 0), (1, 0), (0, 2)];
+            assert_eq!(rows_of(&sources), expected);
+        }
     }
 }
