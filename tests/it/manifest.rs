@@ -4,13 +4,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, Decimal128Array, Float64Array, Int64Array, StringArray, StringViewArray,
+    ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, StringArray, StringViewArray,
     TimestampMicrosecondArray,
 };
 use arrow::compute::SortOptions;
-use datafusion::prelude::SessionContext;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::{ListingOptions, ListingTableConfig, ListingTableUrl};
+use datafusion::prelude::{SessionContext, col};
+use datafusion_sorted_listing::{SortedListingConfig, SortedListingTable};
 use parquet::file::metadata::SortingColumn;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use crate::support::*;
 use crate::watched_store::WatchedStore;
@@ -114,7 +117,7 @@ async fn few_new_files_are_not_worth_writing_it() {
     for (file, is_written) in [(40, false), (41, false), (42, true)] {
         write(&folder, file, 1);
         let table = ctx.table_provider("t").await.unwrap();
-        let table = table.downcast_ref::<datafusion_sorted_listing::SortedListingTable>();
+        let table = table.downcast_ref::<SortedListingTable>();
         table.unwrap().refresh(&ctx.state());
         assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
         let now = std::fs::read(manifest_in(&kept)).unwrap();
@@ -350,5 +353,74 @@ async fn nothing_is_lost_on_the_way() {
                 assert_eq!(before, after, "{order:?}");
             }
         }
+    }
+}
+
+/// Files of which little or nothing is known, in folders that are listed as paths of their own.
+#[tokio::test]
+async fn odd_files_are_known_again() {
+    let folder = Folder::new();
+    let nullable = |keys: Vec<Option<i64>>| Arc::new(Int64Array::from(keys)) as ArrayRef;
+    let rows = |keys: ArrayRef| {
+        let v = int64(0..keys.len() as i64);
+        batch([("k", keys), ("v", v)])
+    };
+    let unknown = WriterProperties::builder().set_statistics_enabled(EnabledStatistics::None);
+    folder.write("a/empty.parquet", &rows(int64([])));
+    folder.write("a/plain.parquet", &rows(int64(0..20)));
+    folder.write(
+        "a/nulls.parquet",
+        &rows(nullable(vec![Some(30), Some(40), None, None])),
+    );
+    folder.write("b/without.parquet", &batch([("v", int64(0..3))]));
+    let narrow = Arc::new(Int32Array::from_iter_values(50..60)) as ArrayRef;
+    folder.write("b/narrow.parquet", &rows(narrow));
+    folder.write_with("b/unknown.parquet", &rows(int64(60..70)), unknown.build());
+    folder.write("b/overlap.parquet", &rows(int64(15..35)));
+    let false_order = int64((80..85).chain(70..75));
+    let kept = Folder::new();
+    for with_false_order in [false, true] {
+        if with_false_order {
+            folder.write_with(
+                "b/false.parquet",
+                &rows(Arc::clone(&false_order)),
+                row_groups_of(5),
+            );
+        }
+        let mut known = vec![];
+        for manifest in [None, Some(manifest_in(&kept)), Some(manifest_in(&kept))] {
+            let ctx = Session::new(2).sorted().await;
+            let options = ListingOptions::new(Arc::new(ParquetFormat::default()))
+                .with_file_sort_order(vec![vec![col("k").sort(true, false)]]);
+            let paths = ["a", "b"].map(|of| format!("{}{of}/", folder.location()));
+            let paths = paths.map(|path| ListingTableUrl::parse(path).unwrap());
+            let columns = rows(int64([])).schema();
+            let table = ListingTableConfig::new_with_multi_paths(paths.to_vec())
+                .with_listing_options(options)
+                .with_schema(columns);
+            let mut config = SortedListingConfig::default();
+            config.manifest = manifest.map(|path| path.display().to_string());
+            let table = SortedListingTable::try_new(table).unwrap();
+            let table = Arc::new(table.with_config(config));
+            ctx.register_table("t", table).unwrap();
+            let mut all = vec![];
+            for query in [
+                "SELECT slice, cluster_id, run, file, row_groups, rows, lower, upper, strict_gap FROM sorted_layout('t')",
+                "SELECT * FROM sorted_layout_summary('t')",
+                "SELECT count(*), count(k), min(k), max(k), max(v) FROM t",
+                "SELECT * FROM t ORDER BY k, v",
+                "SELECT * FROM t WHERE k < 18 OR k IS NULL ORDER BY k DESC, v",
+                "EXPLAIN SELECT * FROM t ORDER BY k",
+                "EXPLAIN SELECT * FROM t WHERE k > 45",
+            ] {
+                all.push((query, crate::support::rows(&ctx, query).await));
+            }
+            known.push(all);
+        }
+        let without = known.remove(0);
+        for known in known {
+            assert_eq!(known, without);
+        }
+        assert!(manifest_in(&kept).exists());
     }
 }
