@@ -30,7 +30,13 @@ pub(super) struct StoreAsListed {
     listing: Listing,
     /// The file, once it has been opened, if it is one of a file system.
     open: OnceCell<Option<OpenFile>>,
+    /// All of it, once it has been read, if it is a small one of a file system.
+    small: OnceCell<Bytes>,
 }
+
+/// How many bytes a file of a file system has at most that is read at once: its footer and its pages would be two reads,
+/// each of which another thread has to be woken for.
+const SMALL: u64 = 64 << 10;
 
 impl StoreAsListed {
     pub(super) fn new(store: Arc<dyn ObjectStore>, file: ObjectMeta, listing: Listing) -> Self {
@@ -39,6 +45,7 @@ impl StoreAsListed {
             file,
             listing,
             open: OnceCell::new(),
+            small: OnceCell::new(),
         }
     }
 
@@ -64,6 +71,22 @@ impl StoreAsListed {
 
     /// The bytes in `ranges` of the open file.
     async fn read(&self, open: &OpenFile, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let is_within =
+            |range: &Range<u64>| range.start <= range.end && range.end <= self.file.size;
+        if self.file.size > SMALL || !ranges.iter().all(is_within) {
+            return self.read_now(open, ranges).await;
+        }
+        let all = 0..self.file.size;
+        let read = || async {
+            let bytes = self.read_now(open, std::slice::from_ref(&all)).await;
+            bytes.map(|bytes| bytes.into_iter().next().unwrap_or_default())
+        };
+        let all: &Bytes = self.small.get_or_try_init(read).await?;
+        let slice = |range: &Range<u64>| all.slice(range.start as usize..range.end as usize);
+        Ok(ranges.iter().map(slice).collect())
+    }
+
+    async fn read_now(&self, open: &OpenFile, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         match open.read(ranges, &self.file).await {
             Ok((bytes, now)) => self.check(&now).map(|()| bytes),
             Err(e) => Err(self.explained(e).await),
