@@ -142,6 +142,7 @@ mod footers;
 mod invalidating_sink;
 mod kept_layouts;
 mod key_columns;
+mod key_prefix;
 mod key_value;
 mod keys;
 mod layout;

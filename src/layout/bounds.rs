@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use crate::key_prefix::key_prefix;
+
 /// A sort key in arrow's row format, whose byte order is the declared sort order, with NULL and NaN in their places.
 /// So comparing keys is comparing bytes.
 ///
@@ -21,12 +23,7 @@ pub(super) struct QuickKey<'a>(u128, &'a Key);
 
 impl<'a> From<&'a Key> for QuickKey<'a> {
     fn from(key: &'a Key) -> Self {
-        // Filled up with zeros, it is at least not greater than that of a greater key.
-        let mut first = [0; size_of::<u128>()];
-        let bytes = key.bytes();
-        let len = bytes.len().min(first.len());
-        first[..len].copy_from_slice(&bytes[..len]);
-        Self(u128::from_be_bytes(first), key)
+        Self(key_prefix(key.bytes()), key)
     }
 }
 

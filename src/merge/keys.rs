@@ -11,6 +11,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 
+use crate::key_prefix::key_prefix;
 use crate::key_value::KeyValue;
 use crate::layout::Bounds;
 use crate::proof::has_total_order;
@@ -196,22 +197,7 @@ pub(crate) fn reverse(options: SortOptions) -> SortOptions {
 
 /// The first 16 bytes as a number in key order. No key is the beginning of another, so that zeros may fill it up.
 fn prefix(bytes: &[u8], reversed: bool) -> u128 {
-    let prefix = match (bytes.first_chunk::<16>(), bytes.split_first_chunk::<8>()) {
-        (Some(first), _) => u128::from_be_bytes(*first),
-        (None, Some((first, rest))) => {
-            // Of less than eight bytes.
-            let rest = rest
-                .iter()
-                .fold(0, |rest, &byte| rest << 8 | u64::from(byte))
-                << (8 * (8 - rest.len()) as u32 % 64);
-            u128::from(u64::from_be_bytes(*first)) << 64 | u128::from(rest)
-        }
-        (None, None) => {
-            let mut first = [0; 16];
-            first[..bytes.len()].copy_from_slice(bytes);
-            u128::from_be_bytes(first)
-        }
-    };
+    let prefix = key_prefix(bytes);
     if reversed { !prefix } else { prefix }
 }
 

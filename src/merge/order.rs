@@ -14,7 +14,7 @@ pub(super) fn in_order(
     each: impl FnMut(usize, Range<usize>) -> Result<()>,
 ) -> Result<()> {
     match Packing::of(sources) {
-        Some(packing) => together(packing.sorted(sources), each),
+        Some(packing) => together(packing.sorted(), each),
         None => together(sorted(sources), each),
     }
 }
@@ -43,7 +43,10 @@ fn together(
 ///
 /// Sorting such numbers takes a third of the time of sorting rows with whole keys. Mostly they fit, since keys that are
 /// merged at a time are near to each other.
-struct Packing {
+struct Packing<'a> {
+    sources: &'a [Source],
+    /// The keys of the rows of each source.
+    prefixes: Vec<&'a [u128]>,
     least: u128,
     /// The low bits of the beginnings of keys, which are the same in all.
     shift: u32,
@@ -53,20 +56,14 @@ struct Packing {
     by_place: Vec<usize>,
 }
 
-impl Packing {
+impl<'a> Packing<'a> {
     /// The packing of the rows of `sources`, if they fit, and no key is longer than its beginning.
-    fn of(sources: &[Source]) -> Option<Self> {
+    fn of(sources: &'a [Source]) -> Option<Self> {
+        let prefixes: Vec<_> = sources.iter().map(prefixes).collect::<Option<_>>()?;
         // All are looked at, and not the first of each source only: a file that lies may have a lesser one behind it.
-        let mut least = u128::MAX;
-        for source in sources {
-            least = least.min(*prefixes(source)?.iter().min()?);
-        }
-        let mut differences = 0;
-        for source in sources {
-            for prefix in prefixes(source)? {
-                differences |= prefix - least;
-            }
-        }
+        let least = *prefixes.iter().copied().flatten().min()?;
+        let all = prefixes.iter().copied().flatten();
+        let differences = all.fold(0, |differences, prefix| differences | (prefix - least));
         let shift = differences.trailing_zeros().min(u128::BITS - 1);
         let key_bits = u128::BITS - (differences >> shift).leading_zeros();
         let row_bits = bits(sources.iter().map(|source| source.rows.end).max()?);
@@ -74,6 +71,8 @@ impl Packing {
         let mut by_place: Vec<_> = (0..sources.len()).collect();
         by_place.sort_by_key(|&source| sources[source].place);
         (key_bits + source_bits + row_bits < u64::BITS).then_some(Self {
+            sources,
+            prefixes,
             least,
             shift,
             row_bits,
@@ -83,13 +82,13 @@ impl Packing {
     }
 
     /// Sources and rows, in order.
-    fn sorted(self, sources: &[Source]) -> impl Iterator<Item = (usize, usize)> {
-        let all = sources.iter().map(|source| source.rows.len()).sum();
+    fn sorted(self) -> impl Iterator<Item = (usize, usize)> {
+        let key_shift = self.source_bits + self.row_bits;
+        let all = self.prefixes.iter().map(|prefixes| prefixes.len()).sum();
         let mut packed = Vec::with_capacity(all);
         for (number, &source) in (0..).zip(&self.by_place) {
-            let source = &sources[source];
-            let key_shift = self.source_bits + self.row_bits;
-            let rows = (source.rows.start as u64..).zip(prefixes(source).unwrap_or(&[]));
+            let start = self.sources[source].rows.start as u64;
+            let rows = (start..).zip(self.prefixes[source]);
             packed.extend(rows.map(|(row, prefix)| {
                 let key = ((prefix - self.least) >> self.shift) as u64;
                 key << key_shift | number << self.row_bits | row

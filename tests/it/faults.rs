@@ -14,7 +14,6 @@ use datafusion::prelude::SessionContext;
 use futures::{FutureExt, StreamExt};
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
-use parquet::arrow::ArrowWriter;
 
 use crate::faulty_store::{Fault, FaultyStore};
 use crate::support::*;
@@ -39,12 +38,7 @@ const QUERIES: [&str; 6] = [
 fn file(keys: impl Iterator<Item = i64> + Clone, version: i64) -> Bytes {
     let v = int64(keys.clone().map(|key| key * 10 + version));
     let rows = batch([("k", int64(keys)), ("v", v)]);
-    let mut bytes = vec![];
-    let properties = Some(row_groups_of(50));
-    let mut writer = ArrowWriter::try_new(&mut bytes, rows.schema(), properties).unwrap();
-    writer.write(&rows).unwrap();
-    writer.close().unwrap();
-    bytes.into()
+    parquet_bytes(&rows, row_groups_of(50)).into()
 }
 
 fn path(file: usize) -> Path {

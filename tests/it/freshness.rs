@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::prelude::SessionContext;
-use datafusion_sorted_listing::SortedListingTable;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
 
 use crate::support::*;
 
@@ -51,14 +50,9 @@ impl Place {
         let keys = file * 10..file * 10 + 10;
         let v = int64(keys.clone().map(|_| version));
         let rows = batch([("k", int64(keys)), ("v", v)]);
-        let mut bytes = vec![];
-        let mut writer = ArrowWriter::try_new(&mut bytes, rows.schema(), None).unwrap();
-        writer.write(&rows).unwrap();
-        writer.close().unwrap();
-        self.store
-            .put(&self.path(file), bytes.into())
-            .await
-            .unwrap();
+        let bytes = parquet_bytes(&rows, WriterProperties::default());
+        let path = self.path(file);
+        self.store.put(&path, bytes.into()).await.unwrap();
     }
 
     async fn delete(&self, file: i64) {
@@ -101,12 +95,6 @@ async fn versions(ctx: &SessionContext) -> Result<Vec<(i64, i64)>, String> {
     Ok(versions.into_iter().step_by(10).collect())
 }
 
-async fn refresh(ctx: &SessionContext) {
-    let table = ctx.table_provider("t").await.unwrap();
-    let table = table.downcast_ref::<SortedListingTable>().unwrap();
-    table.refresh(&ctx.state());
-}
-
 async fn places() -> [Place; 2] {
     let places = [Place::memory(), Place::local()];
     for place in &places {
@@ -117,6 +105,17 @@ async fn places() -> [Place; 2] {
     places
 }
 
+/// What is `seen` after each change is what is there.
+async fn sees_all(place: &Place, seen: impl AsyncFn() -> Vec<(i64, i64)>) {
+    assert_eq!(seen().await, [(0, 1), (1, 1), (2, 1), (3, 1)]);
+    place.write(4, 1).await;
+    assert_eq!(seen().await, [(0, 1), (1, 1), (2, 1), (3, 1), (4, 1)]);
+    place.write(1, 2).await;
+    assert_eq!(seen().await, [(0, 1), (1, 2), (2, 1), (3, 1), (4, 1)]);
+    place.delete(2).await;
+    assert_eq!(seen().await, [(0, 1), (1, 2), (3, 1), (4, 1)]);
+}
+
 /// Files are listed for each query where the session keeps no listings.
 #[tokio::test]
 async fn by_default_the_next_query_sees_all() {
@@ -124,13 +123,7 @@ async fn by_default_the_next_query_sees_all() {
         let session = Session::new(2).set("datafusion.runtime.list_files_cache_limit", "0K");
         let ctx = place.session(session, "").await;
         let seen = async || versions(&ctx).await.unwrap();
-        assert_eq!(seen().await, [(0, 1), (1, 1), (2, 1), (3, 1)]);
-        place.write(4, 1).await;
-        assert_eq!(seen().await, [(0, 1), (1, 1), (2, 1), (3, 1), (4, 1)]);
-        place.write(1, 2).await;
-        assert_eq!(seen().await, [(0, 1), (1, 2), (2, 1), (3, 1), (4, 1)]);
-        place.delete(2).await;
-        assert_eq!(seen().await, [(0, 1), (1, 2), (3, 1), (4, 1)]);
+        sees_all(&place, seen).await;
     }
 }
 
@@ -179,13 +172,7 @@ async fn with_a_manifest_the_next_session_sees_all() {
             let ctx = place.session(Session::new(2), options).await;
             versions(&ctx).await.unwrap()
         };
-        assert_eq!(seen().await, [(0, 1), (1, 1), (2, 1), (3, 1)]);
-        place.write(4, 1).await;
-        assert_eq!(seen().await, [(0, 1), (1, 1), (2, 1), (3, 1), (4, 1)]);
-        place.write(1, 2).await;
-        assert_eq!(seen().await, [(0, 1), (1, 2), (2, 1), (3, 1), (4, 1)]);
-        place.delete(2).await;
-        assert_eq!(seen().await, [(0, 1), (1, 2), (3, 1), (4, 1)]);
+        sees_all(&place, &seen).await;
         // All that has been is in it, and nothing is there any more.
         for file in [0, 1, 3] {
             place.delete(file).await;

@@ -116,9 +116,7 @@ async fn few_new_files_are_not_worth_writing_it() {
     let written = std::fs::read(manifest_in(&kept)).unwrap();
     for (file, is_written) in [(40, false), (41, false), (42, true)] {
         write(&folder, file, 1);
-        let table = ctx.table_provider("t").await.unwrap();
-        let table = table.downcast_ref::<SortedListingTable>();
-        table.unwrap().refresh(&ctx.state());
+        refresh(&ctx).await;
         assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
         let now = std::fs::read(manifest_in(&kept)).unwrap();
         assert_eq!(now != written, is_written, "{file}");

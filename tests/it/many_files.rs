@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray, TimestampMil
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use datafusion_sorted_listing::{SortedListingTable, SortedScan};
+use datafusion_sorted_listing::SortedScan;
 use futures::future::join_all;
 
 use crate::support::*;
@@ -62,16 +62,6 @@ async fn keys(ctx: &SessionContext) -> Vec<i64> {
 
 fn keys_in(files: impl IntoIterator<Item = usize>) -> Vec<i64> {
     files.into_iter().flat_map(keys_of).collect()
-}
-
-async fn table_of(ctx: &SessionContext) -> Arc<dyn datafusion::catalog::TableProvider> {
-    ctx.table_provider("t").await.unwrap()
-}
-
-async fn refresh(ctx: &SessionContext) {
-    let table = table_of(ctx).await;
-    let table = table.downcast_ref::<SortedListingTable>().unwrap();
-    table.refresh(&ctx.state());
 }
 
 #[tokio::test]

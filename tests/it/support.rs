@@ -1,6 +1,5 @@
 //! Tables on disk, sessions over them, and queries.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion_sorted_listing::{SequenceExec, SessionStateBuilderExt};
+use datafusion_sorted_listing::{SequenceExec, SessionStateBuilderExt, SortedListingTable};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
@@ -47,10 +46,7 @@ impl Folder {
     pub(crate) fn write_with(&self, name: &str, batch: &RecordBatch, properties: WriterProperties) {
         let path = self.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let file = File::create(path).unwrap();
-        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
-        writer.write(batch).unwrap();
-        writer.close().unwrap();
+        std::fs::write(path, parquet_bytes(batch, properties)).unwrap();
     }
 
     /// The statement that makes the table `t` of this folder.
@@ -65,6 +61,22 @@ impl Folder {
 /// The name of the `index`th file, whose place in a listing says nothing.
 pub(crate) fn shuffled_name(index: usize) -> String {
     format!("{:02}-{index}.parquet", (index * 37 + 11) % 64)
+}
+
+/// A Parquet file of `batch`.
+pub(crate) fn parquet_bytes(batch: &RecordBatch, properties: WriterProperties) -> Vec<u8> {
+    let mut bytes = vec![];
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+    bytes
+}
+
+/// Makes the table `t`, which is sorted, list its files anew.
+pub(crate) async fn refresh(ctx: &SessionContext) {
+    let table = ctx.table_provider("t").await.unwrap();
+    let table = table.downcast_ref::<SortedListingTable>().unwrap();
+    table.refresh(&ctx.state());
 }
 
 /// The [names](shuffled_name) of these files, sorted.

@@ -9,14 +9,14 @@ use std::ops::Range;
 use twox_hash::XxHash64;
 
 /// What stands before the digits of the hash, the last time in the file.
-const MARK: &[u8] = b"xxh64:";
+const MARK: &str = "xxh64:";
 
 /// What stands in their place before they are known.
-const NO_DIGITS: &[u8; 16] = b"................";
+const NO_DIGITS: &str = "................";
 
 /// The text that a file has to hold, in which [`seal`] puts the hash.
 pub(super) fn unsealed() -> String {
-    [MARK, NO_DIGITS].map(String::from_utf8_lossy).concat()
+    [MARK, NO_DIGITS].concat()
 }
 
 /// Puts the hash of `bytes` into them; `None` if they do not hold what is [`unsealed`].
@@ -35,7 +35,7 @@ pub(super) fn is_sealed(bytes: &[u8]) -> bool {
 /// Where the digits of the hash are.
 fn digits(bytes: &[u8]) -> Option<Range<usize>> {
     let mut places = bytes.windows(MARK.len());
-    let start = places.rposition(|place| place == MARK)? + MARK.len();
+    let start = places.rposition(|place| place == MARK.as_bytes())? + MARK.len();
     let place = start..start + NO_DIGITS.len();
     bytes.get(place.clone()).map(|_| place)
 }
@@ -43,7 +43,11 @@ fn digits(bytes: &[u8]) -> Option<Range<usize>> {
 /// The hash of all bytes but those in `place`, as 16 digits.
 fn hash(bytes: &[u8], place: &Range<usize>) -> String {
     let mut hasher = XxHash64::default();
-    for part in [&bytes[..place.start], NO_DIGITS, &bytes[place.end..]] {
+    for part in [
+        &bytes[..place.start],
+        NO_DIGITS.as_bytes(),
+        &bytes[place.end..],
+    ] {
         hasher.write(part);
     }
     format!("{:016x}", hasher.finish())

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use arrow::array::{Int64Array, RecordBatch, StringArray};
 use bytes::Bytes;
-use parquet::arrow::ArrowWriter;
 use parquet::data_type::ByteArray;
 use parquet::file::metadata::{
     ParquetMetaData, ParquetMetaDataBuilder, ParquetMetaDataReader, ParquetMetaDataWriter,
@@ -19,6 +18,8 @@ use parquet::file::statistics::Statistics;
 
 use check::{Checker, Outcome, schema};
 use panics::unless_others_panic;
+
+use crate::support::parquet_bytes;
 
 /// SplitMix64: the same cases on every machine.
 struct Random(u64);
@@ -55,11 +56,7 @@ fn sound_file() -> Bytes {
         .set_data_page_row_count_limit(5)
         .set_write_batch_size(5)
         .build();
-    let mut file = vec![];
-    let mut writer = ArrowWriter::try_new(&mut file, batch.schema(), Some(properties)).unwrap();
-    writer.write(&batch).unwrap();
-    writer.close().unwrap();
-    file.into()
+    parquet_bytes(&batch, properties).into()
 }
 
 /// Where the footer begins: it is followed by its length and `PAR1`.
