@@ -87,7 +87,7 @@
 //! [`Partitioning::Range`]. So grouping, windows and joins on it need no repartitioning:
 //!
 //! ```text
-//! AggregateExec: mode=FinalPartitioned, gby=[ts]          AggregateExec: mode=SinglePartitioned, gby=[ts], ordering_mode=Sorted
+//! AggregateExec: mode=FinalPartitioned, gby=[ts]          SortedAggregateExec: mode=SinglePartitioned, gby=[ts], ordering_mode=Sorted
 //!   RepartitionExec: partitioning=Hash([ts], 4)      →      DataSourceExec: SortedScan: slices=4, …,
 //!     AggregateExec: mode=Partial, gby=[ts]                   output_partitioning=Range([ts ASC], [(20), (40), (60)], 4)
 //!       DataSourceExec: file_groups={4 groups: …
@@ -122,6 +122,7 @@
 //! * [`SortedScan`] is the data source in the plan, and [`SequenceExec`] reads its slices one after another, where the
 //!   rule [`SequenceSlices`] has put it. [`RequestOrder`] asks scans for the orders that they give on demand, and
 //!   [`MergeJoins`] joins tables that are cut at the same points.
+//! * [`SortedAggregateExec`] groups rows by comparing neighbours, where [`GroupNeighbours`] has put it.
 //!
 //! [`ListingTable`]: datafusion::datasource::listing::ListingTable
 #![deny(
@@ -132,6 +133,7 @@
     clippy::print_stderr
 )]
 
+mod aggregate;
 mod arrange;
 mod as_listed;
 mod config;
@@ -173,13 +175,14 @@ mod units;
 mod verification;
 mod why_not;
 
+pub use aggregate::SortedAggregateExec;
 pub use config::{RangeOption, SortedListingConfig, Verify};
 pub use factory::SortedListingTableFactory;
 pub use false_order::FalseOrder;
 pub use key_value::{KeyBounds, KeyValue};
 pub use layout::Strategy;
 pub use report::{KeyColumn, LayoutReport, OrderingState, UnitReport};
-pub use rules::{MergeJoins, RequestOrder, SequenceSlices};
+pub use rules::{GroupNeighbours, MergeJoins, RequestOrder, SequenceSlices};
 pub use scan::SortedScan;
 pub use sequence::SequenceExec;
 pub use session::SessionStateBuilderExt;

@@ -14,6 +14,8 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
+use crate::scan::{SortedScan, UnorderedScan};
+
 /// Nodes that keep partitions and order, above a scan.
 pub(super) struct Chain<'a> {
     /// From the top.
@@ -111,6 +113,16 @@ impl<'a> Chain<'a> {
             ordering = above.collect();
         }
         LexOrdering::new(ordering)
+    }
+}
+
+/// Whether a scan of ours is anywhere in `plan`.
+pub(super) fn has_our_scan(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    match plan.downcast_ref::<DataSourceExec>() {
+        Some(exec) => {
+            exec.data_source().is::<SortedScan>() || exec.data_source().is::<UnorderedScan>()
+        }
+        None => plan.children().into_iter().any(has_our_scan),
     }
 }
 

@@ -75,10 +75,9 @@ fn merge_join(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionP
     let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
         return Ok(None);
     };
-    // DataFusion 55.2's merge join gives out rows of an outer join that a filter leaves without a partner later than their
-    // place, and claims to keep the order all the same.
-    let keeps_order = join.filter.is_none() || join.join_type == JoinType::Inner;
-    let streams = join.mode == PartitionMode::Partitioned && !join.null_aware && keeps_order;
+    let streams = join.mode == PartitionMode::Partitioned
+        && !join.null_aware
+        && keeps_order(join.filter.as_ref(), join.join_type);
     let (true, None, Some(left), Some(right)) = (
         streams,
         join.fetch(),
@@ -127,6 +126,12 @@ fn merge_join(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionP
         Some(columns) => with_columns(merge, columns.iter().copied())?,
     };
     Ok(keeps_properties(plan, &merge)?.then_some(merge))
+}
+
+/// Whether DataFusion's merge join keeps the order that it claims: 55.2 gives out rows of an outer join that a filter leaves
+/// without a partner later than their place.
+pub(super) fn keeps_order(filter: Option<&JoinFilter>, join_type: JoinType) -> bool {
+    filter.is_none() || join_type == JoinType::Inner
 }
 
 /// Whether DataFusion's merge join knows keys of a type: that of semi, anti and mark joins does not know all.

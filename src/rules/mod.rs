@@ -1,10 +1,12 @@
 //! The optimizer rules that put sorted scans to use.
 
 mod chain;
+mod group_neighbours;
 mod merge_joins;
 mod request_order;
 mod sequence_slices;
 
+pub use group_neighbours::GroupNeighbours;
 pub use merge_joins::MergeJoins;
 pub use request_order::RequestOrder;
 pub use sequence_slices::SequenceSlices;

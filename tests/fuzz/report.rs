@@ -23,7 +23,7 @@ pub(crate) struct Report {
     refused: BTreeMap<String, usize>,
 }
 
-const FEATURES: [&str; 13] = [
+const FEATURES: [&str; 14] = [
     "strategy=contiguous",
     "strategy=best_fit",
     "strategy=clusters",
@@ -36,6 +36,7 @@ const FEATURES: [&str; 13] = [
     "=Range(",
     "clipped=",
     "mode=SinglePartitioned",
+    "SortedAggregateExec",
     "SortMergeJoinExec",
 ];
 

@@ -1,5 +1,6 @@
 //! The tests of whole queries, by theme.
 
+mod aggregate;
 mod answers;
 mod contradictions;
 mod faults;

@@ -1,0 +1,12 @@
+//! Grouping of rows that come in the order of their group key: each is compared with the one before.
+
+mod beginnings;
+mod exec;
+mod groups;
+mod pending_keys;
+mod qualifies;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use exec::SortedAggregateExec;

@@ -1,0 +1,191 @@
+//! Sorted rows that are grouped by comparing neighbours.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray};
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_sorted_listing::SessionStateBuilderExt;
+use parquet::file::properties::WriterProperties;
+
+use crate::support::*;
+
+/// 6 files of 300 rows in order of `k, v`, with three rows of most `k` and NULL at the end. They are in order of `f` and of
+/// `s` too.
+fn files() -> Folder {
+    let folder = Folder::new();
+    for file in 0..6_i64 {
+        let rows = || file * 300..file * 300 + 300;
+        let key = |row: i64| (row < 1790).then_some(row / 3);
+        let columns = batch([
+            (
+                "k",
+                Arc::new(rows().map(key).collect::<Int64Array>()) as ArrayRef,
+            ),
+            (
+                "v",
+                int64(rows().map(|row| if row < 1790 { row % 3 / 2 } else { 2 })),
+            ),
+            (
+                "f",
+                Arc::new(Float64Array::from_iter_values(rows().map(|row| row as f64))),
+            ),
+            (
+                "s",
+                Arc::new(StringArray::from_iter_values(
+                    rows().map(|row| format!("s{:04}", row / 6)),
+                )),
+            ),
+            ("x", int64(rows().map(|row| row * 7919 % 1000))),
+        ]);
+        let properties = WriterProperties::builder()
+            .set_max_row_group_row_count(Some(64))
+            .build();
+        folder.write_with(&shuffled_name(file as usize), &columns, properties);
+    }
+    folder
+}
+
+const GROUPED: [&str; 9] = [
+    "SELECT k, count(*), sum(x), avg(x), min(s), max(f) FROM t GROUP BY k",
+    "SELECT k, v, count(*), sum(x) FROM t GROUP BY k, v",
+    "SELECT v, k FROM t GROUP BY v, k",
+    "SELECT DISTINCT k FROM t",
+    "SELECT DISTINCT v, k FROM t",
+    "SELECT k, count(*) FILTER (WHERE x > 500), count(DISTINCT x) FROM t GROUP BY k",
+    "SELECT k, sum(x) FROM t WHERE x > 100 GROUP BY k HAVING count(*) > 1",
+    "SELECT k / 10, count(*) FROM (SELECT k, sum(x) FROM t GROUP BY k) GROUP BY k / 10",
+    "SELECT k, string_agg(s, ',' ORDER BY x), first_value(x ORDER BY x DESC) FROM t WHERE k < 0 GROUP BY k",
+];
+
+#[tokio::test]
+async fn answers_are_those_of_the_stock_table() {
+    let folder = files();
+    let ddl = folder.ddl("k, v");
+    let stock = Session::new(3).stock().await;
+    run(&stock, ddl.split(" WITH ORDER").next().unwrap()).await;
+    for partitions in [1, 2, 4] {
+        for batch_size in [1, 7, 8192] {
+            let session = Session::new(partitions)
+                .set("datafusion.execution.batch_size", batch_size)
+                .set("datafusion.optimizer.subset_repartition_threshold", 1);
+            let ctx = session.sorted().await;
+            run(&ctx, &ddl).await;
+            for sql in GROUPED {
+                let [mut expected, mut actual] = [rows(&stock, sql).await, rows(&ctx, sql).await];
+                expected.sort_unstable();
+                actual.sort_unstable();
+                assert_eq!(actual, expected, "{sql} {session:?}");
+            }
+            let sql = "SELECT k, v, count(*), sum(x) FROM t GROUP BY k, v ORDER BY k, v";
+            assert_eq!(rows(&ctx, sql).await, rows(&stock, sql).await, "{sql}");
+        }
+    }
+}
+
+async fn plans(order: &str, partitions: usize, sql: &str) -> String {
+    let folder = files();
+    let ctx = Session::new(partitions).sorted().await;
+    run(&ctx, &folder.ddl(order)).await;
+    plan(&ctx, &folder, sql).await
+}
+
+#[tokio::test]
+async fn groups_of_the_key_need_no_hash_table() {
+    for partitions in [1, 4] {
+        for sql in &GROUPED[..7] {
+            let plan = plans("k, v", partitions, sql).await;
+            // All aggregations are of this kind.
+            let kinds = ["AggregateExec", "SortedAggregateExec"];
+            let [all, sorted] = kinds.map(|kind| plan.matches(kind).count());
+            assert_eq!((all, sorted), (1, 1), "{sql}\n{plan}");
+            assert!(!plan.contains("RepartitionExec"), "{sql}\n{plan}");
+        }
+    }
+    let plan = plans("s", 4, "SELECT s, sum(x) FROM t GROUP BY s").await;
+    assert!(plan.contains("SortedAggregateExec: mode=SinglePartitioned, gby=[s@0 as s], aggr=[sum(t.x)], ordering_mode=Sorted"), "{plan}");
+}
+
+#[tokio::test]
+async fn rows_of_a_sequence_are_grouped() {
+    let folder = files();
+    let session = Session::new(4)
+        .set("datafusion.optimizer.repartition_aggregations", false)
+        .set("datafusion.optimizer.enable_round_robin_repartition", false);
+    let ctx = session.sorted().await;
+    run(&ctx, &folder.ddl("k, v")).await;
+    // A limit below, so that one partition is grouped.
+    let sql = "SELECT k, count(*) FROM (SELECT * FROM t ORDER BY k, v LIMIT 1000) GROUP BY k";
+    let plan = plan(&ctx, &folder, sql).await;
+    assert!(plan.contains("SortedAggregateExec: mode=Single,"), "{plan}");
+    assert!(plan.contains("SequenceExec"), "{plan}");
+    let groups = rows(&ctx, sql).await;
+    assert_eq!(groups.len(), 334, "{groups:?}");
+    assert_eq!(groups.last().unwrap(), "333 1");
+    assert!(
+        groups[..333].iter().all(|row| row.ends_with(" 3")),
+        "{groups:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_a_comparison_of_neighbours_cannot_do_is_left() {
+    let cases = [
+        // `-0.0` and `0.0` are one group.
+        ("f", "SELECT f, count(*) FROM t GROUP BY f"),
+        ("f", "SELECT DISTINCT f FROM t"),
+        // In no order, or in that of a part of the key.
+        ("k, v", "SELECT x, count(*) FROM t GROUP BY x"),
+        ("k, v", "SELECT k, x, count(*) FROM t GROUP BY k, x"),
+        ("k, v", "SELECT v, count(*) FROM t GROUP BY v"),
+        (
+            "k, v",
+            "SELECT k, v, count(*) FROM t GROUP BY ROLLUP (k, v)",
+        ),
+        // One accumulator for each group.
+        (
+            "k, v",
+            "SELECT k, array_agg(x ORDER BY x) FROM t GROUP BY k",
+        ),
+        // No key.
+        ("k, v", "SELECT count(*), sum(x) FROM t"),
+    ];
+    for (order, sql) in cases {
+        for partitions in [1, 4] {
+            let plan = plans(order, partitions, sql).await;
+            assert!(plan.contains("AggregateExec"), "{sql}\n{plan}");
+            assert!(!plan.contains("SortedAggregateExec"), "{sql}\n{plan}");
+        }
+    }
+    // Not our scan.
+    let folder = files();
+    let ctx = Session::new(1).sorted().await;
+    run(&ctx, "SET sorted_listing.enabled = false").await;
+    run(&ctx, &folder.ddl("k, v")).await;
+    let plan = plan(&ctx, &folder, "SELECT k FROM t WHERE k = 3 GROUP BY k").await;
+    assert!(plan.contains("ordering_mode=Sorted"), "{plan}");
+    assert!(!plan.contains("SortedAggregateExec"), "{plan}");
+}
+
+#[tokio::test]
+async fn many_groups_fit_into_little_memory() {
+    let folder = Folder::new();
+    for file in 0..4_i64 {
+        let rows = || file * 100_000..file * 100_000 + 100_000;
+        let columns = batch([("k", int64(rows())), ("v", int64(rows()))]);
+        folder.write(&shuffled_name(file as usize), &columns);
+    }
+    let pool = Arc::new(GreedyMemoryPool::new(2 << 20));
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool);
+    let builder = SessionStateBuilder::new()
+        .with_config(SessionConfig::new().with_target_partitions(2))
+        .with_runtime_env(runtime.build_arc().unwrap())
+        .with_default_features()
+        .with_sorted_listing();
+    let ctx = SessionContext::new_with_state(builder.build());
+    run(&ctx, &folder.ddl("k")).await;
+    let sql = "SELECT count(*), sum(n), sum(s) FROM (SELECT k, count(*) AS n, sum(v) AS s FROM t GROUP BY k)";
+    assert_eq!(rows(&ctx, sql).await, ["400000 400000 79999800000"]);
+}
