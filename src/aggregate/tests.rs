@@ -342,9 +342,9 @@ async fn memory_is_that_of_a_batch_of_groups() {
 
 #[tokio::test]
 async fn large_states_do_not_wait_for_more_groups() {
-    // 100 groups of 2,000 numbers each.
-    let rows: Rows = (0..200_000)
-        .map(|row| [Some(row / 2000), Some(1), Some(row)])
+    // 400 groups of 1,000 numbers each.
+    let rows: Rows = (0..400_000)
+        .map(|row| [Some(row / 1000), Some(1), Some(row)])
         .collect();
     let rows: Vec<_> = rows
         .chunks(1000)
@@ -352,7 +352,7 @@ async fn large_states_do_not_wait_for_more_groups() {
         .collect();
     let ctx = session(rows, 8192, 3 << 19, true);
     let plan = sorted_plan(&ctx, "SELECT a, array_agg(v) FROM t GROUP BY a").await;
-    assert_eq!(rows_of(&ctx, plan).await.len(), 100);
+    assert_eq!(rows_of(&ctx, plan).await.len(), 400);
 }
 
 #[tokio::test]
@@ -369,6 +369,19 @@ async fn the_first_groups_come_early() {
     let batches = collect(plan, ctx.task_ctx()).await.unwrap();
     let sizes: Vec<_> = batches.iter().map(RecordBatch::num_rows).collect();
     assert_eq!(sizes, [1, 2, 4, 8, 8, 8, 8, 8, 3]);
+}
+
+#[tokio::test]
+async fn no_more_than_a_batch_comes_at_once() {
+    let rows: Rows = (0..13).map(|row| [Some(row), Some(1), Some(row)]).collect();
+    let cuts = [0..2, 2..4, 4..5, 5..9, 9..13];
+    let rows: Vec<_> = cuts.map(|cut| batch(&rows[cut], &DataType::Int64)).into();
+    let ctx = session(rows, 4, usize::MAX, true);
+    let plan = sorted_plan(&ctx, "SELECT a, count(v) FROM t GROUP BY a").await;
+    let batches = collect(plan, ctx.task_ctx()).await.unwrap();
+    let sizes: Vec<_> = batches.iter().map(RecordBatch::num_rows).collect();
+    // The fifth waits for the next four.
+    assert_eq!(sizes, [2, 2, 4, 1, 4]);
 }
 
 #[tokio::test]
