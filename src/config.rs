@@ -53,9 +53,11 @@ pub struct SortedListingConfig {
     /// [`SortedListingTable::refresh`]: crate::SortedListingTable::refresh
     pub snapshot_ttl: Option<Duration>,
     /// `manifest`, default none: a path or URL where what is known of the files is kept, so that the next session reads the
-    /// footers only of files that are new or have changed. One file for each table, which is a cache: it may be deleted, and
-    /// where anything is wrong with it, it is ignored with a warning in the log, and written anew. It holds the minima and
-    /// maxima of columns, so keep it as safe as the files are.
+    /// footers only of files that are new or have changed. Of a table only, never of the session: each table has its own.
+    ///
+    /// It is a cache: it may be deleted, and where anything is wrong with it, it is ignored with a warning in the log, and
+    /// written anew. A file there that is no manifest stays as it is, with a warning. It holds the minima and maxima of
+    /// columns, and queries believe what it says of a file, so keep it as safe as the files are.
     pub manifest: Option<String>,
     /// `verify`, default `boundaries`: how much of the declared order is checked while rows are read.
     pub verify: Verify,
@@ -166,6 +168,12 @@ fn show_ttl(ttl: Option<Duration>) -> String {
     format!("{}{name}", millis / u128::from(*unit))
 }
 
+/// `value`, if it is anything.
+fn given(value: &str) -> Option<String> {
+    let value = value.trim();
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
 /// The one of `all` that `value` names; `name` gives that of each.
 fn named<T: Copy>(key: &str, value: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T> {
     let is_it = |option: &&T| name(**option).eq_ignore_ascii_case(value.trim());
@@ -184,7 +192,10 @@ impl SortedListingConfig {
     /// This configuration with `overrides` on top: option names without the prefix, and their values.
     pub(crate) fn with_overrides(mut self, overrides: &BTreeMap<String, String>) -> Result<Self> {
         for (key, value) in overrides {
-            self.set(key, value)?;
+            match key.as_str() {
+                MANIFEST => self.manifest = given(value),
+                _ => self.set(key, value)?,
+            }
         }
         Ok(self)
     }
@@ -248,13 +259,14 @@ impl ExtensionOptions for SortedListingConfig {
                 let all = [Verify::Off, Verify::Boundaries, Verify::Rows];
                 self.verify = named(key, value, &all, Verify::as_str)?;
             }
-            SPLIT_POINTS_FROM => {
-                let table = value.trim();
-                self.split_points_from = (!table.is_empty()).then(|| table.to_owned());
-            }
+            SPLIT_POINTS_FROM => self.split_points_from = given(value),
+            // Tables would write over each other's.
             MANIFEST => {
-                let url = value.trim();
-                self.manifest = (!url.is_empty()).then(|| url.to_owned());
+                if given(value).is_some() {
+                    return config_err!(
+                        "{prefix}.{key} is an option of one table: give it in the OPTIONS of CREATE EXTERNAL TABLE"
+                    );
+                }
             }
             SNAPSHOT_TTL => match parse_ttl(value) {
                 Some(ttl) => self.snapshot_ttl = ttl,
@@ -354,8 +366,9 @@ mod tests {
         config.set("split_points_from", "other").unwrap();
         config.set("merge_joins", "false").unwrap();
         config.set("snapshot_ttl", "90 S").unwrap();
-        config.set("manifest", " /tmp/t.manifest ").unwrap();
         config.set("verify", "Rows").unwrap();
+        let of_table = BTreeMap::from([("manifest".into(), " /tmp/t.manifest ".into())]);
+        let config = config.with_overrides(&of_table).unwrap();
         assert_eq!(
             config,
             SortedListingConfig {
@@ -416,6 +429,12 @@ mod tests {
             "Invalid or Unsupported Configuration: Invalid value for sorted_listing.enabled: \
              'maybe'; valid ones are 'true', 'false'"
         );
+        assert_eq!(
+            error(config.set("manifest", "/tmp/t.manifest")),
+            "Invalid or Unsupported Configuration: sorted_listing.manifest is an option of one table: give it in the \
+             OPTIONS of CREATE EXTERNAL TABLE"
+        );
+        config.set("manifest", "").unwrap();
         assert_eq!(
             error(config.set("verify", "all")),
             "Invalid or Unsupported Configuration: Invalid value for sorted_listing.verify: \

@@ -26,7 +26,7 @@ use crate::listed_scan::{ListedScan, file_groups, file_scan, table_schema, with_
 use crate::scan::{Offer, ReadOptions, SortedScan, UnorderedScan};
 use crate::scan_files::ScanFiles;
 use crate::select::{Selection, split};
-use crate::snapshot::{Indexer, Listed, Manifest, Snapshot, Snapshots};
+use crate::snapshot::{Indexer, KnownFile, Listed, ManifestUrl, Snapshot, Snapshots};
 use crate::split_points::GivenPoints;
 use crate::statistics::without_doubtful;
 use crate::why_not::WhyNot;
@@ -77,8 +77,10 @@ impl Planner<'_> {
         };
         // Each row is checked by its whole key, whatever the query reads of it.
         let mut orderings = declared.clone();
-        if orderings.is_empty() && plans_itself {
-            let snapshot = self.snapshot(&declared).await?;
+        if orderings.is_empty()
+            && plans_itself
+            && let Some(snapshot) = self.snapshot_for(&args, &declared).await?
+        {
             orderings.extend(
                 snapshot
                     .files()
@@ -105,16 +107,19 @@ impl Planner<'_> {
         declared: Vec<LexOrdering>,
         plans_itself: bool,
     ) -> Result<Planned> {
-        // Without a declared order, a snapshot is there if footers claimed one before.
-        if plans_itself && (!declared.is_empty() || self.held()?.is_some()) {
-            let snapshot = self.snapshot(&declared).await?;
-            if !declared.is_empty()
-                || snapshot
-                    .files()
-                    .iter()
-                    .any(|file| !file.claimed().is_empty())
-            {
-                return self.plan_of(&snapshot, declared, &args).await;
+        // Without a declared order, a snapshot is there if footers claimed one before, or is to be had without them.
+        let has_snapshot = || {
+            let held = self.held()?;
+            Ok::<_, DataFusionError>(held.is_some() || self.config.manifest.is_some())
+        };
+        let mut plans_itself = plans_itself;
+        if plans_itself && (!declared.is_empty() || has_snapshot()?) {
+            let claims = |file: &Arc<KnownFile>| !file.claimed().is_empty();
+            match self.snapshot_for(&args, &declared).await? {
+                Some(snapshot) if !declared.is_empty() || snapshot.files().iter().any(claims) => {
+                    return self.plan_of(&snapshot, declared, &args).await;
+                }
+                found => plans_itself = found.is_some(),
             }
         }
         let stock = self.stock_plan(args.clone()).await?;
@@ -124,8 +129,7 @@ impl Planner<'_> {
         if declared.is_empty() && !any_file_has_order(scan) {
             return Ok(stock.into());
         }
-        if plans_itself {
-            let snapshot = self.snapshot(&declared).await?;
+        if plans_itself && let Some(snapshot) = self.snapshot_for(&args, &declared).await? {
             return self.plan_of(&snapshot, declared, &args).await;
         }
         let scan = self.as_listed(without_doubtful(scan).into_owned())?;
@@ -236,16 +240,14 @@ impl Planner<'_> {
             .manifest
             .as_ref()
             .filter(|_| !self.custom_adapter);
-        let manifest = url
-            .map(|url| Manifest::try_new(self.session, url, self.table, &schema, declared))
-            .transpose()?;
+        let manifest = url.map(|url| ManifestUrl::new(url, self.session, self.table));
         Ok(Ok(Indexer::new(
             reader,
             self.table,
             schema,
             declared.to_vec(),
             self.custom_adapter,
-            manifest.map(Arc::new),
+            manifest,
         )))
     }
 
@@ -256,6 +258,26 @@ impl Planner<'_> {
         self.snapshots
             .current(self.session, &self.store()?, self.table, &indexer, ttl)
             .await
+    }
+
+    /// The files of the table now; `None` if some cannot be looked at, which filters on partitions may rule out. Of these
+    /// the table knows better: it lists only the folders that are left.
+    async fn snapshot_for(
+        &self,
+        args: &ScanArgs<'_>,
+        declared: &[LexOrdering],
+    ) -> Result<Option<Arc<Snapshot>>> {
+        match self.snapshot(declared).await {
+            Ok(snapshot) => Ok(Some(snapshot)),
+            Err(e) if self.partition_filters(args).is_empty() => Err(e),
+            Err(e) => {
+                log::debug!(
+                    "only some partitions are looked at: {}",
+                    e.strip_backtrace()
+                );
+                Ok(None)
+            }
+        }
     }
 
     /// The plan of a scan of `snapshot`.

@@ -349,13 +349,13 @@ impl SortedListingTable {
     }
 
     fn config(&self, session: &dyn Session) -> Result<SortedListingConfig> {
-        let session = || {
-            session
-                .config_options()
-                .extensions
-                .get::<SortedListingConfig>()
+        let of_session = || {
+            let extensions = &session.config_options().extensions;
+            let mut config = extensions.get::<SortedListingConfig>()?.clone();
+            config.manifest = None;
+            Some(config)
         };
-        let config = self.config.as_ref().or_else(session).cloned();
+        let config = self.config.clone().or_else(of_session);
         config.unwrap_or_default().with_overrides(&self.overrides)
     }
 

@@ -260,7 +260,7 @@ impl Part {
     }
 
     /// About what has to be read of it to read any of its rows: a page of each column in its largest row group, or where
-    /// the footer does not say where pages are, all of that.
+    /// it is not known where pages are, all of that.
     fn grain(&self, files: &[ListedFile]) -> u64 {
         let file = &files[self.file];
         let Some(footer) = file.footer() else {
@@ -268,7 +268,11 @@ impl Part {
         };
         let all = footer.row_groups();
         let groups = self.groups.clone().unwrap_or(0..all.len());
-        let of_group = |group: &RowGroup| group.compressed / u64::from(group.most_pages.max(1));
+        let pages = |group: &RowGroup| match footer.whole() {
+            Some(_) => group.most_pages.max(1),
+            None => 1,
+        };
+        let of_group = |group: &RowGroup| group.compressed / u64::from(pages(group));
         all[groups].iter().map(of_group).max().unwrap_or(0)
     }
 

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use parquet::file::metadata::ParquetMetaData;
 
-use super::known_file::{Indexer, KnownFile, ReadFile};
+use super::known_file::{Indexer, KnownFile, ReadFile, Unread};
 use super::listing::{Listed, same_version};
 use super::ranges::KeyRanges;
 use super::statistics::FileStatistics;
@@ -21,13 +21,16 @@ const CHUNK: usize = 2048;
 /// A snapshot of the files in `listing`. The footers of those that `known` has are not read.
 ///
 /// # Errors
-/// If a footer cannot be read, naming its file.
+/// If a footer cannot be read, or a path has what is no value of a partition column, naming the file.
 pub(crate) async fn build(
     indexer: &Indexer,
     listing: Vec<Listed>,
     known: Option<&Snapshot>,
 ) -> Result<Snapshot> {
     let (places, unread) = compare(listing, known);
+    // What is wrong with a path is said before footers are read.
+    let unread = unread.into_iter().map(|listed| indexer.unread(listed));
+    let unread = unread.collect::<Result<Vec<_>>>()?;
     let mut budget = MOST_FOOTERS;
     let mut indexer = indexer.clone();
     let mut read: Vec<Files> = vec![];
@@ -84,7 +87,7 @@ fn compare(listing: Vec<Listed>, known: Option<&Snapshot>) -> (Vec<(usize, usize
     (places, unread)
 }
 
-fn read_files(indexer: &Indexer, files: Vec<Listed>) -> BoxFuture<'static, Result<Vec<ReadFile>>> {
+fn read_files(indexer: &Indexer, files: Vec<Unread>) -> BoxFuture<'static, Result<Vec<ReadFile>>> {
     let concurrency = indexer.reader.concurrency();
     // Boxed one by one, and of owned parts: otherwise it takes the compiler a minute to see that this is `Send`.
     let files = files.into_iter().map(|file| {

@@ -85,30 +85,43 @@ impl Snapshots {
         if let Some(snapshot) = self.listed_again(store, &listing, now, invalidated) {
             return Ok(snapshot);
         }
-        let _building = self.building.lock().await;
+        let building = self.building.lock().await;
         // It may be what another query was building.
         if let Some(snapshot) = self.listed_again(store, &listing, now, invalidated) {
             return Ok(snapshot);
         }
-        let manifest = indexer.manifest.as_deref();
-        let known = match (self.of_store(store), manifest) {
+        let manifest = indexer.manifest.as_ref();
+        let manifest = manifest.map(|url| url.of(indexer)).transpose()?;
+        let known = match (self.of_store(store), &manifest) {
             (None, Some(manifest)) => manifest.load(indexer).await.map(Arc::new),
             (known, _) => known,
         };
         let snapshot = Arc::new(build(indexer, listing, known.as_deref()).await?);
+        self.hold(&snapshot, store, now, invalidated);
+        // Other queries need not wait until it is written.
+        drop(building);
         if let Some(manifest) = manifest {
-            snapshot.save_to(manifest).await;
+            snapshot.save_to(&manifest).await;
         }
+        Ok(snapshot)
+    }
+
+    /// Holds `snapshot`, of a listing that was taken at `now`.
+    fn hold(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        store: &Arc<dyn ObjectStore>,
+        now: Instant,
+        invalidated: u64,
+    ) {
         let mut held = self.lock();
         // Looked at while it is locked, so that what is invalidated after that is seen.
         let is_current = self.invalidated.load(Ordering::Acquire) == invalidated;
         *held = Some(Held {
-            snapshot: Arc::clone(&snapshot),
+            snapshot: Arc::clone(snapshot),
             store: Arc::clone(store),
             listed: is_current.then_some(now),
         });
-        drop(held);
-        Ok(snapshot)
     }
 
     /// Makes the next query list the files. What is known of files that have not changed stays.

@@ -13,7 +13,7 @@ use object_store::ObjectMeta;
 use parquet::file::metadata::ParquetMetaData;
 
 use super::listing::Listed;
-use super::manifest::Manifest;
+use super::manifest::ManifestUrl;
 use crate::footers::{FooterReader, arrow_schema, unreadable};
 use crate::proof::{ColumnRange, FileView, KeyFacts, SortKey, claimed_order};
 use crate::scan::RowGroup;
@@ -89,6 +89,12 @@ fn places_in(ordering: &LexOrdering, order: &LexOrdering) -> Option<Vec<usize>> 
         .collect()
 }
 
+/// A file whose footer is to be read.
+pub(super) struct Unread {
+    pub(super) listed: Listed,
+    pub(super) partition_values: Arc<[ScalarValue]>,
+}
+
 /// A file whose footer has been read.
 pub(super) struct ReadFile {
     pub(super) known: KnownFile,
@@ -103,16 +109,16 @@ pub(super) struct ReadFile {
 pub(crate) struct Indexer {
     pub(super) reader: FooterReader,
     pub(super) table: TableSchema,
-    paths: Arc<[ListingTableUrl]>,
+    pub(super) paths: Arc<[ListingTableUrl]>,
     partition_columns: Arc<[(String, DataType)]>,
     /// The orders that the table declares, if any.
-    declared: Arc<[LexOrdering]>,
+    pub(super) declared: Arc<[LexOrdering]>,
     /// Their keys; or why nothing can be proved of them.
     keys: Arc<[Result<SortKey, String>]>,
     /// Whether an expression adapter of the user's decides what the columns of a file become.
     custom_adapter: bool,
     /// Where what is known of files is kept for the next session, if it is.
-    pub(super) manifest: Option<Arc<Manifest>>,
+    pub(super) manifest: Option<Arc<ManifestUrl>>,
 }
 
 impl Indexer {
@@ -122,7 +128,7 @@ impl Indexer {
         table: TableSchema,
         declared: Vec<LexOrdering>,
         custom_adapter: bool,
-        manifest: Option<Arc<Manifest>>,
+        manifest: Option<ManifestUrl>,
     ) -> Self {
         let keys = declared.iter().map(|order| SortKey::try_new(order, &table));
         Self {
@@ -133,16 +139,28 @@ impl Indexer {
             partition_columns: listing.options().table_partition_cols.clone().into(),
             declared: declared.into(),
             custom_adapter,
-            manifest,
+            manifest: manifest.map(Arc::new),
         }
     }
 
     /// # Errors
+    /// As those of [`partition_values`](Self::partition_values).
+    pub(super) fn unread(&self, listed: Listed) -> Result<Unread> {
+        let partition_values = self.partition_values(&listed.meta, listed.path)?;
+        Ok(Unread {
+            listed,
+            partition_values,
+        })
+    }
+
+    /// # Errors
     /// If the footer cannot be read, naming the file.
-    pub(super) async fn read(self, listed: Listed) -> Result<ReadFile> {
-        let footer = self.reader.read(listed.meta.clone()).await?;
-        let Listed { meta, path } = listed;
-        let partition_values = self.partition_values(&meta, path)?;
+    pub(super) async fn read(self, file: Unread) -> Result<ReadFile> {
+        let Unread {
+            listed: Listed { meta, path },
+            partition_values,
+        } = file;
+        let footer = self.reader.read(meta.clone()).await?;
         match self.look_at(&footer, &partition_values) {
             Ok((row_groups, proved, statistics)) => Ok(ReadFile {
                 known: KnownFile {
@@ -229,6 +247,9 @@ impl Indexer {
     }
 
     /// The values of the partition columns, which the path of a file says.
+    ///
+    /// # Errors
+    /// If one is no value of its column's type, as that of `__HIVE_DEFAULT_PARTITION__` may be, naming file and column.
     pub(super) fn partition_values(
         &self,
         file: &ObjectMeta,
@@ -246,8 +267,14 @@ impl Indexer {
             .into_iter()
             .flatten()
             .zip(self.partition_columns.iter())
-            .map(|(value, (_, data_type))| {
-                ScalarValue::try_from_string(value.into_owned(), data_type)
+            .map(|(text, (column, data_type))| {
+                let value = ScalarValue::try_from_string(text.clone().into_owned(), data_type);
+                value.map_err(|e| {
+                    e.context(format!(
+                        "the path of '{}' has '{text}' for the partition column '{column}', which is of type {data_type}",
+                        file.location
+                    ))
+                })
             })
             .collect()
     }

@@ -21,10 +21,11 @@ pub(crate) use build::build;
 pub(crate) use holder::Snapshots;
 pub(crate) use known_file::{Indexer, KnownFile};
 pub(crate) use listing::Listed;
-pub(crate) use manifest::Manifest;
+pub(crate) use manifest::ManifestUrl;
 pub(crate) use ranges::{KeyRanges, Range};
 
 use self::listing::same_version;
+use self::manifest::Manifest;
 use self::statistics::FileStatistics;
 use crate::kept_layouts::KeptLayouts;
 
@@ -76,7 +77,8 @@ impl Snapshot {
     /// Keeps what is known in `manifest`, if that lacks more than it is worth to leave out: where files come and go all the
     /// time, writing all of them each time would take long.
     async fn save_to(self: &Arc<Self>, manifest: &Manifest) {
-        if self.unsaved.load(Ordering::Acquire) > self.files().len() / 16 {
+        let files = self.files().len();
+        if files > 0 && self.unsaved.load(Ordering::Acquire) > files / 16 {
             // If it fails, the next query need not try at once.
             self.unsaved.store(0, Ordering::Release);
             manifest.save(self).await;

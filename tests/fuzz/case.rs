@@ -47,7 +47,8 @@ impl Tables {
     ) -> Result<SessionContext> {
         let ctx = session.context(provider, store);
         for (name, table) in self.named() {
-            register(&ctx, name, table, provider).await?;
+            let with_manifest = session.manifests;
+            register(&ctx, name, table, provider, with_manifest).await?;
         }
         Ok(ctx)
     }

@@ -12,7 +12,7 @@ use datafusion::datasource::listing::{
 use datafusion::error::Result;
 use datafusion::logical_expr::SortExpr;
 use datafusion::prelude::{SessionContext, col};
-use datafusion_sorted_listing::SortedListingTable;
+use datafusion_sorted_listing::{SortedListingConfig, SortedListingTable};
 
 use crate::store::{STORE_URL, batches, file_schema};
 use crate::table::{Column, Declared, Table};
@@ -37,9 +37,14 @@ pub(crate) async fn register(
     name: &str,
     table: &Table,
     provider: Provider,
+    with_manifest: bool,
 ) -> Result<()> {
+    let manifest = with_manifest.then(|| format!("{STORE_URL}manifest/{name}"));
+    let manifest = manifest.filter(|_| provider == Provider::Sorted);
     if table.declared == Declared::Ddl && provider != Provider::Unordered {
-        ctx.sql(&ddl(name, table)).await?.collect().await?;
+        let options = manifest.map(|url| format!(" OPTIONS ('sorted_listing.manifest' '{url}')"));
+        let ddl = ddl(name, table) + &options.unwrap_or_default();
+        ctx.sql(&ddl).await?.collect().await?;
         return Ok(());
     }
     let parquet = ctx.state().default_table_options().parquet;
@@ -60,7 +65,12 @@ pub(crate) async fn register(
         _ => config.with_schema(Arc::new(file_schema(table))),
     };
     let provider: Arc<dyn TableProvider> = match provider {
-        Provider::Sorted => Arc::new(SortedListingTable::try_new(config)?),
+        Provider::Sorted => {
+            let extensions = ctx.copied_config().options().extensions.clone();
+            let mut options = extensions.get::<SortedListingConfig>().unwrap().clone();
+            options.manifest = manifest;
+            Arc::new(SortedListingTable::try_new(config)?.with_config(options))
+        }
         Provider::Stock | Provider::Unordered => {
             let cache = ctx.runtime_env().cache_manager.get_file_statistic_cache();
             Arc::new(ListingTable::try_new(config)?.with_cache(cache))

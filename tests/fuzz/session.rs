@@ -18,13 +18,16 @@ pub(crate) struct Session {
     pub(crate) options: Vec<(&'static str, &'static str)>,
     /// The bytes of the memory pool, if it has a limit.
     pub(crate) memory: Option<usize>,
+    /// Whether tables have manifests. Each query has a session of its own, so that the later ones find what the first has
+    /// written.
+    pub(crate) manifests: bool,
 }
 
 const PARTITIONS: &str = "datafusion.execution.target_partitions";
 const BATCH_SIZE: &str = "datafusion.execution.batch_size";
 
 /// Options, each with its values and in how many of a hundred sessions it is set.
-const OPTIONS: [(&str, &[&str], usize); 39] = [
+const OPTIONS: [(&str, &[&str], usize); 38] = [
     (BATCH_SIZE, &["1", "2", "3", "16", "64", "1000"], 85),
     (
         "datafusion.execution.parquet.pushdown_filters",
@@ -141,8 +144,6 @@ const OPTIONS: [(&str, &[&str], usize); 39] = [
     ("sorted_listing.split_points_from", &["t"], 25),
     ("sorted_listing.max_merge_fan_in", &["0", "1", "2", "5"], 25),
     ("sorted_listing.strategy", &["best_fit"], 25),
-    // Each query has a session of its own, so that the later ones find what the first has written.
-    ("sorted_listing.manifest", &["mem://fuzz/manifest"], 25),
     ("sorted_listing.verify", &["off", "rows", "rows"], 45),
     (
         "sorted_listing.read_ahead_bytes",
@@ -161,7 +162,11 @@ impl Session {
             }
         }
         let memory = random.percent(8).then(|| 1 << random.within(12..=21));
-        Self { options, memory }
+        Self {
+            options,
+            memory,
+            manifests: random.percent(25),
+        }
     }
 
     /// Whether an option is set that has this name, without what is in front of it.
@@ -176,6 +181,7 @@ impl Session {
         Self {
             options: vec![(PARTITIONS, "1")],
             memory: None,
+            manifests: false,
         }
     }
 

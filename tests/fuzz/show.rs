@@ -25,6 +25,9 @@ pub(crate) fn show(seed: u64, shrunk: &Shrunk) -> String {
     for (option, value) in &found.session.options {
         let _ = writeln!(out, "SET {option} = '{value}'");
     }
+    if found.session.manifests {
+        let _ = writeln!(out, "tables have manifests");
+    }
     if let Some(bytes) = found.session.memory {
         let _ = writeln!(out, "a memory pool of {bytes} bytes");
     }

@@ -179,9 +179,10 @@ fn drop_rows(table: &mut Table, rows: Range<usize>) {
 }
 
 /// Changes that make a case simpler; false if it has been as simple.
-const CHANGES: [fn(&mut Found) -> bool; 14] = [
+const CHANGES: [fn(&mut Found) -> bool; 15] = [
     |found| found.tables.u.take().is_some(),
     |found| found.session.memory.take().is_some(),
+    |found| std::mem::take(&mut found.session.manifests),
     |found| found.query.filter.take().is_some(),
     |found| std::mem::take(&mut found.query.skip) > 0,
     |found| found.query.fetch.take().is_some(),

@@ -296,6 +296,58 @@ async fn filters_see_null_and_nan() {
     }
 }
 
+/// A folder of another partition is no matter of the query, as in DataFusion's own table.
+#[tokio::test]
+async fn folders_that_filters_leave_out_may_be_unreadable() {
+    let folder = Folder::new();
+    for part in 0..3usize {
+        let name = format!("part={part}/{}", shuffled_name(part));
+        folder.write(&name, &batch([("k", int64(keys_of(part)))]));
+    }
+    let columns = "TABLE t (k BIGINT, part INT)";
+    let ddl = folder.ddl("k").replace("TABLE t", columns);
+    let ddl = ddl.replace("PARQUET", "PARQUET PARTITIONED BY (part)");
+    let kept = Folder::new();
+    let manifest = kept.path().join("t.manifest");
+    let manifest = format!(
+        "OPTIONS ('sorted_listing.manifest' '{}')",
+        manifest.display()
+    );
+    let default = "part=__HIVE_DEFAULT_PARTITION__/0.parquet";
+    folder.write(default, &batch([("k", int64(keys_of(3)))]));
+    folder.write("part=4/broken.parquet", &batch([("k", int64(keys_of(4)))]));
+    std::fs::write(
+        folder.path().join("part=4/broken.parquet"),
+        b"PAR1 and so on",
+    )
+    .unwrap();
+    for verify in ["boundaries", "rows"] {
+        for options in ["", &manifest] {
+            let session = Session::new(3).set("sorted_listing.verify", verify);
+            let ctx = session.sorted().await;
+            run(&ctx, &format!("{ddl} {options}")).await;
+            for part in 0..3 {
+                for by in ["k", "k DESC"] {
+                    let sql = format!("SELECT k FROM t WHERE part = '{part}' ORDER BY {by}");
+                    let mut keys: Vec<_> = keys_of(part).map(|key| key.to_string()).collect();
+                    if by == "k DESC" {
+                        keys.reverse();
+                    }
+                    assert_eq!(rows(&ctx, &sql).await, keys);
+                    let plan = plan(&ctx, &folder, &sql).await;
+                    assert!(!plan.contains("SortExec"), "{plan}");
+                }
+            }
+            let error = error(&ctx, "SELECT k FROM t ORDER BY k").await;
+            for part in ["__HIVE_DEFAULT_PARTITION__", "'part'", "Int32", default] {
+                assert!(error.contains(part), "{error}");
+            }
+            let error = crate::support::error(&ctx, "SELECT k FROM t WHERE part = 4").await;
+            assert!(error.contains("broken.parquet"), "{error}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn filters_on_folders_and_columns() {
     let folder = Folder::new();

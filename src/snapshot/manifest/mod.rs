@@ -4,26 +4,25 @@
 
 mod columns;
 mod files;
+mod place;
 mod seal;
 mod statistics;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Write;
+use std::iter;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, Field, Fields, Schema};
 use bytes::Bytes;
 use datafusion::catalog::Session;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{
-    Result, config_datafusion_err, config_err, exec_datafusion_err, exec_err,
-    internal_datafusion_err,
-};
-use datafusion::datasource::listing::{ListingTable, ListingTableUrl};
-use datafusion::datasource::table_schema::TableSchema;
-use datafusion::physical_expr::LexOrdering;
-use object_store::path::Path;
-use object_store::{Error, ObjectStore, ObjectStoreExt};
+use datafusion::common::{Result, exec_datafusion_err, exec_err, internal_datafusion_err};
+use datafusion::datasource::listing::ListingTable;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::metadata::KeyValue;
@@ -31,6 +30,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use self::columns::Columns;
 use self::files::{columns_of, files_of};
+use self::place::{MARK, Place};
 use self::seal::{is_sealed, seal, unsealed};
 use self::statistics::{put_ranges, put_statistics, ranges_of, statistics_of};
 use super::known_file::Indexer;
@@ -38,17 +38,48 @@ use super::{Files, Snapshot};
 use crate::proof::value_type;
 
 /// To be raised where what is written changes, or what footers prove.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// What the manifest is of, and what its bytes are, as names in its footer.
 const OF: &str = "sorted_listing.of";
 const HASH: &str = "sorted_listing.hash";
 
-/// Where the manifest of a table is.
+/// Where the user wants the manifest of a table to be.
 #[derive(Debug)]
-pub(crate) struct Manifest {
-    store: Arc<dyn ObjectStore>,
-    path: Path,
+pub(crate) struct ManifestUrl {
+    url: String,
+    runtime: Arc<RuntimeEnv>,
+    /// That of the table's files.
+    extension: String,
+}
+
+impl ManifestUrl {
+    pub(crate) fn new(url: &str, session: &dyn Session, table: &ListingTable) -> Self {
+        Self {
+            url: url.to_owned(),
+            runtime: Arc::clone(session.runtime_env()),
+            extension: table.options().file_extension.clone(),
+        }
+    }
+
+    /// The manifest of the table of `indexer`.
+    ///
+    /// # Errors
+    /// If that is no place for a file, or one for a file of the table.
+    pub(super) fn of(&self, indexer: &Indexer) -> Result<Manifest> {
+        let place = Place::try_new(&self.url, &self.runtime, &indexer.paths, &self.extension)?;
+        Ok(Manifest {
+            place,
+            name: self.url.clone(),
+            of: described(indexer),
+        })
+    }
+}
+
+/// The manifest of a table.
+#[derive(Debug)]
+pub(super) struct Manifest {
+    place: Place,
     /// What the user calls it.
     name: String,
     /// All that proofs depend on besides the files.
@@ -56,43 +87,6 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// The manifest at `url` of a table that declares these orders.
-    ///
-    /// # Errors
-    /// If that is no place for a file, or one for a file of the table.
-    pub(crate) fn try_new(
-        session: &dyn Session,
-        url: &str,
-        table: &ListingTable,
-        schema: &TableSchema,
-        declared: &[LexOrdering],
-    ) -> Result<Self> {
-        let wrong = |why: &str| {
-            config_datafusion_err!("Invalid value for sorted_listing.manifest: '{url}' {why}")
-        };
-        let place = ListingTableUrl::parse(url).map_err(|e| wrong(&format!("is no URL: {e}")))?;
-        if place.is_collection() || place.get_glob().is_some() || place.prefix().is_root() {
-            return Err(wrong("is not the path of a file"));
-        }
-        let path = place.prefix();
-        let of_table = |of: &ListingTableUrl| {
-            of.object_store() == place.object_store() && of.contains(path, false)
-        };
-        let extension = &table.options().file_extension;
-        if table.table_paths().iter().any(of_table) && path.as_ref().ends_with(extension) {
-            return config_err!(
-                "Invalid value for sorted_listing.manifest: '{url}' would be a file of the table; give it another folder, \
-                 or another extension than '{extension}'"
-            );
-        }
-        Ok(Self {
-            store: session.runtime_env().object_store(&place)?,
-            path: path.clone(),
-            name: url.to_owned(),
-            of: described(table, schema, declared),
-        })
-    }
-
     /// The snapshot that was saved, if it is of this table and whole.
     pub(super) async fn load(&self, indexer: &Indexer) -> Option<Snapshot> {
         match self.try_load(indexer).await {
@@ -109,10 +103,8 @@ impl Manifest {
     }
 
     async fn try_load(&self, indexer: &Indexer) -> Result<Option<Snapshot>> {
-        let bytes = match self.store.get(&self.path).await {
-            Ok(got) => got.bytes().await?,
-            Err(Error::NotFound { .. }) => return Ok(None),
-            Err(e) => return Err(e.into()),
+        let Some(bytes) = self.place.read().await? else {
+            return Ok(None);
         };
         let (of, indexer) = (self.of.clone(), indexer.clone());
         let read = SpawnedTask::spawn_blocking(move || snapshot_of(&bytes, &of, &indexer));
@@ -135,14 +127,13 @@ impl Manifest {
         let (of, snapshot) = (self.of.clone(), Arc::clone(snapshot));
         let bytes = SpawnedTask::spawn_blocking(move || bytes_of(&snapshot, of));
         let bytes = bytes.await.map_err(|e| exec_datafusion_err!("{e}"))??;
-        // Whole or not at all, as stores do it.
-        self.store.put(&self.path, bytes.into()).await?;
-        Ok(())
+        self.place.write(bytes).await
     }
 }
 
 /// All that decides what the footers of a table's files prove, apart from the files.
-fn described(table: &ListingTable, schema: &TableSchema, declared: &[LexOrdering]) -> String {
+fn described(indexer: &Indexer) -> String {
+    let schema = &indexer.table;
     let mut of = format!(
         "format {FORMAT}, {} {}, DataFusion {}, arrow {}\n",
         env!("CARGO_PKG_NAME"),
@@ -151,7 +142,7 @@ fn described(table: &ListingTable, schema: &TableSchema, declared: &[LexOrdering
         arrow::ARROW_VERSION,
     );
     // Writing into a String does not fail.
-    for path in table.table_paths() {
+    for path in indexer.paths.iter() {
         let _ = writeln!(of, "path {}", path.as_str());
     }
     let columns = schema.table_schema().fields().iter().enumerate();
@@ -161,7 +152,7 @@ fn described(table: &ListingTable, schema: &TableSchema, declared: &[LexOrdering
         let (name, data_type, nullable) = (field.name(), field.data_type(), field.is_nullable());
         let _ = writeln!(of, "{kind} {name:?} {data_type:?} {nullable}");
     }
-    for order in declared {
+    for order in indexer.declared.iter() {
         let _ = writeln!(of, "order {order}");
     }
     of
@@ -172,18 +163,33 @@ fn bytes_of(snapshot: &Snapshot, of: String) -> Result<Vec<u8>> {
     let mut columns = columns_of(&files.known)?;
     put_statistics(&mut columns, &files.statistics, files.known.len());
     put_ranges(&mut columns, &files.ranges);
-    let batch = columns.into_batch()?;
+    sealed(&marked(&columns.into_batch()?)?, of)
+}
+
+/// A Parquet file of `batch`, with a hash of all that is in it.
+fn sealed(batch: &RecordBatch, of: String) -> Result<Vec<u8>> {
     let properties = WriterProperties::builder()
         .set_statistics_enabled(EnabledStatistics::None)
         .set_offset_index_disabled(true)
         .build();
     let mut writer = ArrowWriter::try_new(vec![], batch.schema(), Some(properties))?;
-    writer.write(&batch)?;
+    writer.write(batch)?;
     writer.append_key_value_metadata(KeyValue::new(OF.into(), of));
     writer.append_key_value_metadata(KeyValue::new(HASH.into(), unsealed()));
     let mut bytes = writer.into_inner()?;
     seal(&mut bytes).ok_or_else(|| internal_datafusion_err!("a manifest without \"{HASH}\""))?;
     Ok(bytes)
+}
+
+/// `batch` with [`MARK`] in a column before the others.
+fn marked(batch: &RecordBatch) -> Result<RecordBatch> {
+    let marks = StringArray::from_iter_values(iter::repeat_n(MARK, batch.num_rows()));
+    let schema = batch.schema();
+    let mark = Arc::new(Field::new("kind", DataType::Utf8, false));
+    let fields = iter::once(&mark).chain(schema.fields()).cloned();
+    let schema = Schema::new(fields.collect::<Fields>());
+    let columns = iter::once(Arc::new(marks) as ArrayRef).chain(batch.columns().to_vec());
+    Ok(RecordBatch::try_new(Arc::new(schema), columns.collect())?)
 }
 
 fn snapshot_of(bytes: &Bytes, of: &str, indexer: &Indexer) -> Result<Snapshot> {
