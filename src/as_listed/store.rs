@@ -31,7 +31,7 @@ pub(super) struct StoreAsListed {
     /// The file, once it has been opened, if it is one of a file system.
     open: OnceCell<Option<OpenFile>>,
     /// All of it, once it has been read, if it is a small one of a file system.
-    small: OnceCell<Bytes>,
+    small: OnceCell<Option<Bytes>>,
 }
 
 /// How many bytes a file of a file system has at most that is read at once: its footer and its pages would be two reads,
@@ -49,41 +49,51 @@ impl StoreAsListed {
         }
     }
 
-    /// The file, open, if it is one of a file system. Other stores would begin to send the whole of it.
-    async fn open(&self) -> Result<Option<&OpenFile>> {
+    /// The bytes in `ranges`, if the file is one of a file system.
+    async fn read(&self, ranges: &[Range<u64>]) -> Result<Option<Vec<Bytes>>> {
         if !self.listing.is_local {
             return Ok(None);
         }
-        let open = || async {
-            let got = match self.store.get(&self.file.location).await {
-                Ok(got) => got,
-                Err(e) => return Err(self.explained(e).await),
-            };
-            self.check(&got.meta)?;
-            Ok(match got.payload {
-                GetResultPayload::File(file, path) => Some(OpenFile::new(file, path)),
-                GetResultPayload::Stream(_) => None,
-            })
-        };
-        let open = self.open.get_or_try_init(open).await?;
-        Ok(open.as_ref())
-    }
-
-    /// The bytes in `ranges` of the open file.
-    async fn read(&self, open: &OpenFile, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let is_within =
             |range: &Range<u64>| range.start <= range.end && range.end <= self.file.size;
-        if self.file.size > SMALL || !ranges.iter().all(is_within) {
-            return self.read_now(open, ranges).await;
+        if self.file.size <= SMALL && ranges.iter().all(is_within) {
+            let all = self.small.get_or_try_init(|| self.read_whole()).await?;
+            let slice = |all: &Bytes, range: &Range<u64>| {
+                all.slice(range.start as usize..range.end as usize)
+            };
+            let slices = |all: &Bytes| ranges.iter().map(|range| slice(all, range)).collect();
+            return Ok(all.as_ref().map(slices));
         }
-        let all = 0..self.file.size;
-        let read = || async {
-            let bytes = self.read_now(open, std::slice::from_ref(&all)).await;
-            bytes.map(|bytes| bytes.into_iter().next().unwrap_or_default())
+        match self.open.get_or_try_init(|| self.open_file()).await? {
+            Some(open) => self.read_now(open, ranges).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Opens the file, unless its store does not, or there are too many open files: then it is read by its store, which opens
+    /// it for each read. Other stores than those of files would begin to send the whole of it.
+    async fn open_file(&self) -> Result<Option<OpenFile>> {
+        let got = match self.store.get(&self.file.location).await {
+            Ok(got) => got,
+            // What is wrong is said by reading it.
+            Err(Error::Generic { .. }) => return Ok(None),
+            Err(e) => return Err(self.explained(e).await),
         };
-        let all: &Bytes = self.small.get_or_try_init(read).await?;
-        let slice = |range: &Range<u64>| all.slice(range.start as usize..range.end as usize);
-        Ok(ranges.iter().map(slice).collect())
+        self.check(&got.meta)?;
+        Ok(match got.payload {
+            GetResultPayload::File(file, path) => Some(OpenFile::new(file, path)),
+            GetResultPayload::Stream(_) => None,
+        })
+    }
+
+    /// All bytes of the file, which does not stay open.
+    async fn read_whole(&self) -> Result<Option<Bytes>> {
+        let Some(open) = self.open_file().await? else {
+            return Ok(None);
+        };
+        let all = 0..self.file.size;
+        let bytes = self.read_now(&open, std::slice::from_ref(&all)).await?;
+        Ok(bytes.into_iter().next())
     }
 
     async fn read_now(&self, open: &OpenFile, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
@@ -173,9 +183,8 @@ impl ObjectStore for StoreAsListed {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let has_body = !options.head;
         if let (true, Some(GetRange::Bounded(range))) = (has_body, &options.range)
-            && let Some(open) = self.open().await?
+            && let Some(bytes) = self.read(std::slice::from_ref(range)).await?
         {
-            let bytes = self.read(open, std::slice::from_ref(range)).await?;
             return Ok(GetResult {
                 payload: GetResultPayload::Stream(stream::iter(bytes).map(Ok).boxed()),
                 meta: self.file.clone(),
@@ -193,8 +202,8 @@ impl ObjectStore for StoreAsListed {
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        if let Some(open) = self.open().await? {
-            return self.read(open, ranges).await;
+        if let Some(bytes) = self.read(ranges).await? {
+            return Ok(bytes);
         }
         if !self.listing.checks {
             return self.store.get_ranges(location, ranges).await;

@@ -17,6 +17,7 @@ use object_store::path::Path;
 
 use crate::faulty_store::{Fault, FaultyStore};
 use crate::support::*;
+use crate::watched_store::{self, WatchedStore};
 
 /// Far more than anything here takes.
 const BOUND: Duration = Duration::from_secs(60);
@@ -379,6 +380,36 @@ async fn local_files_that_are_written_anew_while_they_are_read() {
 }
 
 /// Whoever checks nothing reads what is there.
+/// A process may have too many open files.
+#[tokio::test]
+async fn local_files_that_cannot_be_opened_are_read_by_their_store() {
+    let folder = Folder::new();
+    let large = 20_000;
+    for (file, rows) in [(0, large), (1, 10), (2, large), (3, 10)] {
+        let keys = file as i64 * large..file as i64 * large + rows;
+        let v = int64(keys.clone().map(|key| key * 7919 % 10_007));
+        folder.write(&shuffled_name(file), &batch([("k", int64(keys)), ("v", v)]));
+        let size = std::fs::metadata(folder.path().join(shuffled_name(file))).unwrap();
+        assert_eq!(size.len() > 64 << 10, rows == large);
+    }
+    let ctx = Session::new(2).sorted().await;
+    let store = WatchedStore::of(&ctx);
+    ctx.register_object_store(&"file://".parse().unwrap(), Arc::clone(&store) as _);
+    run(&ctx, &folder.ddl("k")).await;
+    let right = rows(&ctx, "SELECT * FROM t ORDER BY k").await;
+    assert_eq!(right.len(), 40_020);
+    for file in 0..4 {
+        let name = shuffled_name(file);
+        store.fail(&name, watched_store::Fault::NotOpened);
+        store.take_reads();
+        assert_eq!(rows(&ctx, "SELECT * FROM t ORDER BY k").await, right);
+        assert!(store.take_names().contains(&name));
+        store.fail(&name, watched_store::Fault::Error);
+        let error = error(&ctx, "SELECT * FROM t ORDER BY k").await;
+        assert!(error.contains("told to fail"), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn nothing_is_noticed_without_checks() {
     let folder = Folder::of_keys([int64(0..100), int64(100..200)]);

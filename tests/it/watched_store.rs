@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     Panic,
     /// Waits for ever.
     Hang,
+    /// As if too many files were open, except for what is read at once.
+    NotOpened,
 }
 
 #[derive(Debug)]
@@ -93,15 +95,20 @@ impl ObjectStore for WatchedStore {
                 .push((location.clone(), range.clone()));
         }
         let fault = self.fault.lock().unwrap().clone();
+        let fault = fault.filter(|(name, _)| location.filename() == Some(name));
+        let error = |source: &str| {
+            Err(object_store::Error::Generic {
+                store: "WatchedStore",
+                source: source.into(),
+            })
+        };
         match fault {
-            Some((name, fault)) if location.filename() == Some(&name) => match fault {
-                Fault::Error => Err(object_store::Error::Generic {
-                    store: "WatchedStore",
-                    source: "told to fail".into(),
-                }),
-                Fault::Panic => panic!("told to panic"),
-                Fault::Hang => std::future::pending().await,
-            },
+            Some((_, Fault::Error)) => error("told to fail"),
+            Some((_, Fault::Panic)) => panic!("told to panic"),
+            Some((_, Fault::Hang)) => std::future::pending().await,
+            Some((_, Fault::NotOpened)) if options.range.is_none() && !options.head => {
+                error("Too many open files")
+            }
             _ => self.files.get_opts(location, options).await,
         }
     }
