@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use datafusion::common::Result;
+use datafusion::common::{Result, internal_datafusion_err};
 
+use super::keys::BatchKeys;
 use super::stretch::Source;
 
 /// Gives the rows of `sources` to `each` in order: the number of a source, and adjacent rows of it. Of rows with equal keys,
@@ -15,7 +16,7 @@ pub(super) fn in_order(
 ) -> Result<()> {
     match Packing::of(sources) {
         Some(packing) => together(packing.sorted(), each),
-        None => together(sorted(sources), each),
+        None => together(sorted(sources)?, each),
     }
 }
 
@@ -123,37 +124,29 @@ struct Row {
 }
 
 /// Sources and rows in order, whatever their keys are. Batches have far fewer rows than `u32::MAX`.
-fn sorted(sources: &[Source]) -> impl Iterator<Item = (usize, usize)> {
+fn sorted(sources: &[Source]) -> Result<impl Iterator<Item = (usize, usize)>> {
+    let keys = sources.iter().map(|source| source.keys.as_deref());
+    let keys: Option<Vec<&BatchKeys>> = keys.collect();
+    let keys = keys.ok_or_else(|| internal_datafusion_err!("rows are merged without keys"))?;
     let mut rows = vec![];
-    for (number, source) in (0..).zip(sources) {
-        let Some(keys) = &source.keys else { continue };
-        let prefixes = keys.prefixes(source.rows.clone());
-        rows.extend(
-            (source.rows.start as u32..)
-                .zip(prefixes)
-                .map(|(row, &prefix)| Row {
-                    prefix,
-                    source: number,
-                    row,
-                }),
-        );
+    for (number, (source, keys)) in (0..).zip(sources.iter().zip(&keys)) {
+        let start = source.rows.start as u32;
+        let prefixes = (start..).zip(keys.prefixes(source.rows.clone()));
+        rows.extend(prefixes.map(|(row, &prefix)| Row {
+            prefix,
+            source: number,
+            row,
+        }));
     }
+    let key = |row: &Row| keys[row.source as usize].get(row.row as usize);
+    let place = |row: &Row| sources[row.source as usize].place;
     // Stable, so that rows of one source with equal keys stay in their order.
     rows.sort_by(|a, b| match a.prefix.cmp(&b.prefix) {
-        Ordering::Equal => by_whole_key(sources, a, b),
+        Ordering::Equal => key(a).cmp(key(b)).then_with(|| place(a).cmp(&place(b))),
         order => order,
     });
-    rows.into_iter()
-        .map(|row| (row.source as usize, row.row as usize))
-}
-
-fn by_whole_key(sources: &[Source], a: &Row, b: &Row) -> Ordering {
-    let (from, other) = (&sources[a.source as usize], &sources[b.source as usize]);
-    let keys = from.keys.as_ref().zip(other.keys.as_ref());
-    keys.map_or(Ordering::Equal, |(keys, others)| {
-        keys.get(a.row as usize).cmp(others.get(b.row as usize))
-    })
-    .then_with(|| from.place.cmp(&other.place))
+    let places = rows.into_iter();
+    Ok(places.map(|row| (row.source as usize, row.row as usize)))
 }
 
 #[cfg(test)]
