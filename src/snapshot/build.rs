@@ -7,7 +7,6 @@ use datafusion::common::Result;
 use datafusion::datasource::table_schema::TableSchema;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
-use parquet::file::metadata::ParquetMetaData;
 
 use super::known_file::{Indexer, KnownFile, ReadFile, Unread};
 use super::listing::{Listed, same_version};
@@ -40,7 +39,7 @@ pub(crate) async fn build(
     while unread.len() > 0 {
         let chunk = unread.by_ref().take(CHUNK).collect();
         let files = read_files(&indexer, chunk).await?;
-        let sizes = files.iter().map(|file| file.footer.memory_size());
+        let sizes = files.iter().map(|file| file.footer.bytes);
         bytes += sizes.sum::<usize>();
         read.push(Files::of(files, &indexer.table, &mut budget)?);
         let expected = bytes / (count - unread.len()) * count;
@@ -119,7 +118,7 @@ impl Files {
             }
             statistics.push(file.statistics);
             ranges.push((file.known.rows(), file.ranges));
-            footers.push(HeldFooter::within(budget, file.footer));
+            footers.push(file.footer.within(budget));
             known.push(Arc::new(file.known));
         }
         let data_type = |column: usize| {
@@ -160,10 +159,9 @@ impl Files {
 }
 
 impl HeldFooter {
-    /// `footer`, if it is within `budget`. One that is not ends the budget, since either all are held or none.
-    fn within(budget: &mut usize, footer: Arc<ParquetMetaData>) -> Option<Self> {
-        let bytes = footer.memory_size();
-        *budget = budget.checked_sub(bytes).unwrap_or_default();
-        (*budget > 0).then_some(Self { footer, bytes })
+    /// This footer, if it is within `budget`. One that is not ends the budget, since either all are held or none.
+    fn within(self, budget: &mut usize) -> Option<Self> {
+        *budget = budget.checked_sub(self.bytes).unwrap_or_default();
+        (*budget > 0).then_some(self)
     }
 }

@@ -12,6 +12,7 @@ use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use object_store::ObjectMeta;
 use parquet::file::metadata::ParquetMetaData;
 
+use super::HeldFooter;
 use super::listing::Listed;
 use super::manifest::ManifestUrl;
 use crate::footers::{FooterReader, arrow_schema, unreadable};
@@ -101,7 +102,7 @@ pub(super) struct ReadFile {
     /// Of the columns of files, as DataFusion sees them.
     pub(super) statistics: Statistics,
     pub(super) ranges: Vec<(usize, ColumnRange)>,
-    pub(super) footer: Arc<ParquetMetaData>,
+    pub(super) footer: HeldFooter,
 }
 
 /// Looks at the files of a table.
@@ -174,7 +175,10 @@ impl Indexer {
                 },
                 statistics,
                 ranges: proved.ranges,
-                footer,
+                footer: HeldFooter {
+                    bytes: footer.memory_size(),
+                    footer,
+                },
             }),
             Err(e) => Err(unreadable(&meta, e)),
         }
