@@ -26,7 +26,9 @@ use crate::listed_scan::{ListedScan, file_groups, file_scan, table_schema, with_
 use crate::scan::{Offer, ReadOptions, SortedScan, UnorderedScan};
 use crate::scan_files::ScanFiles;
 use crate::select::{Selection, split};
-use crate::snapshot::{Indexer, KnownFile, Listed, ManifestUrl, Snapshot, Snapshots};
+use crate::snapshot::{
+    Indexer, KnownFile, Listed, ManifestUrl, Snapshot, SnapshotError, Snapshots,
+};
 use crate::split_points::GivenPoints;
 use crate::statistics::without_doubtful;
 use crate::why_not::WhyNot;
@@ -68,7 +70,7 @@ impl Planner<'_> {
         let declared = self
             .table
             .try_create_output_ordering(self.session.execution_props(), &[])?;
-        let plans_itself = self.plans_itself(&args);
+        let mut plans_itself = self.plans_itself(&args);
         let Some(projection) = args
             .projection()
             .filter(|_| self.config.verify == Verify::Rows)
@@ -77,16 +79,12 @@ impl Planner<'_> {
         };
         // Each row is checked by its whole key, whatever the query reads of it.
         let mut orderings = declared.clone();
-        if orderings.is_empty()
-            && plans_itself
-            && let Some(snapshot) = self.snapshot_for(&args, &declared).await?
-        {
-            orderings.extend(
-                snapshot
-                    .files()
-                    .iter()
-                    .find_map(|file| LexOrdering::new(file.claimed().to_vec())),
-            );
+        if orderings.is_empty() && plans_itself {
+            let snapshot = self.snapshot_for(&args, &declared).await?;
+            plans_itself = snapshot.is_some();
+            let files = snapshot.iter().flat_map(|snapshot| snapshot.files());
+            let mut claimed = files.map(|file| LexOrdering::new(file.claimed().to_vec()));
+            orderings.extend(claimed.find_map(|order| order));
         }
         let with_key = with_key_columns(projection, &orderings);
         let args = args.clone().with_projection(Some(&with_key));
@@ -252,7 +250,7 @@ impl Planner<'_> {
     }
 
     /// The files of the table now, and what is known of them.
-    async fn snapshot(&self, declared: &[LexOrdering]) -> Result<Arc<Snapshot>> {
+    async fn snapshot(&self, declared: &[LexOrdering]) -> Result<Arc<Snapshot>, SnapshotError> {
         let indexer = self.indexer(declared)?.map_err(DataFusionError::Plan)?;
         let ttl = self.config.snapshot_ttl;
         self.snapshots
@@ -269,14 +267,15 @@ impl Planner<'_> {
     ) -> Result<Option<Arc<Snapshot>>> {
         match self.snapshot(declared).await {
             Ok(snapshot) => Ok(Some(snapshot)),
-            Err(e) if self.partition_filters(args).is_empty() => Err(e),
-            Err(e) => {
-                log::debug!(
-                    "only some partitions are looked at: {}",
+            Err(SnapshotError::File(e)) if !self.partition_filters(args).is_empty() => {
+                log::warn!(
+                    "of the table {}, only the partitions that are asked for are looked at, each time anew: {}",
+                    self.name,
                     e.strip_backtrace()
                 );
                 Ok(None)
             }
+            Err(e) => Err(e.into()),
         }
     }
 

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::array::{BooleanBufferBuilder, Datum};
 use arrow::buffer::BooleanBuffer;
-use arrow::compute::FilterBuilder;
 use arrow::compute::kernels::cmp::distinct;
+use arrow::compute::{FilterBuilder, SortOptions};
 use arrow::datatypes::DataType;
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
+
+use super::key_order::{KeyOrder, descends};
 
 /// The rows of a batch that begin a group: those whose key is not that of the row before.
 pub(super) struct Beginnings {
@@ -23,13 +25,20 @@ pub(super) struct Beginnings {
 
 impl Beginnings {
     /// Those of one row or more with these `keys`, where `before` is the key of the row before, if there is one.
-    pub(super) fn of(keys: &RecordBatch, before: Option<&RecordBatch>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// If a key comes after one that belongs behind it in `order`.
+    pub(super) fn of(
+        keys: &RecordBatch,
+        before: Option<&RecordBatch>,
+        order: Option<&KeyOrder>,
+    ) -> Result<Self> {
         let others = keys.num_rows() - 1;
         let first = match before {
             None => true,
-            Some(before) => differing(before, &keys.slice(0, 1))?.value(0),
+            Some(before) => differing(before, &keys.slice(0, 1), order)?.value(0),
         };
-        let others = differing(&keys.slice(0, others), &keys.slice(1, others))?;
+        let others = differing(&keys.slice(0, others), &keys.slice(1, others), order)?;
         Ok(Self {
             first,
             count: usize::from(first) + others.count_set_bits(),
@@ -80,18 +89,37 @@ impl Beginnings {
     }
 }
 
-/// Where rows of `left` and of `right` differ. NULL is equal to NULL.
-fn differing(left: &RecordBatch, right: &RecordBatch) -> Result<BooleanBuffer> {
-    let mut all: Option<BooleanBuffer> = None;
-    for (left, right) in left.columns().iter().zip(right.columns()) {
+/// Where rows of `before` and of `after` differ. NULL is equal to NULL.
+///
+/// # Errors
+/// If one of `after` belongs before its partner in `order`.
+fn differing(
+    before: &RecordBatch,
+    after: &RecordBatch,
+    order: Option<&KeyOrder>,
+) -> Result<BooleanBuffer> {
+    let mut all = BooleanBuffer::new_unset(before.num_rows());
+    let mut compare = |index: usize, options: Option<SortOptions>| {
+        let (left, right) = (before.column(index), after.column(index));
+        if let (Some(options), Some(order)) = (options, order) {
+            // Rows that differ in a column before this one may come in any order of it.
+            let descends = &descends(left, right, options)? & &!&all;
+            if let Some(row) = descends.set_indices().next() {
+                let broken = order.broken(before, after, row)?;
+                return Err(DataFusionError::External(Box::new(broken)));
+            }
+        }
         let differing = distinct(left as &dyn Datum, right as &dyn Datum)?;
-        let differing = differing.values();
-        all = Some(match all {
-            None => differing.clone(),
-            Some(all) => &all | differing,
-        });
+        all = &all | differing.values();
+        Ok(())
+    };
+    match order {
+        Some(order) => order
+            .columns()
+            .try_for_each(|(index, options)| compare(index, Some(options)))?,
+        None => (0..before.num_columns()).try_for_each(|index| compare(index, None))?,
     }
-    Ok(all.unwrap_or_else(|| BooleanBuffer::new_unset(left.num_rows())))
+    Ok(all)
 }
 
 /// Views without the buffers that they do not need.

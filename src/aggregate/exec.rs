@@ -28,6 +28,7 @@ use datafusion::physical_plan::{
 };
 
 use super::groups::Groups;
+use super::key_order::KeyOrder;
 use super::qualifies::qualifies;
 use super::stream::SortedAggregateStream;
 
@@ -42,19 +43,26 @@ use super::stream::SortedAggregateStream;
 ///   DataSourceExec: SortedScan: slices=4, …
 /// ```
 ///
-/// Rows of a group that do not come together are several groups: [`GroupNeighbours`](crate::GroupNeighbours) puts it only
-/// where the order is sure.
+/// Keys that come in another order are an error ([`FalseOrder`](crate::FalseOrder)), unless `sorted_listing.verify` is
+/// `off`: then rows of a group that do not come together are several groups.
 #[derive(Debug, Clone)]
 pub struct SortedAggregateExec {
     inner: Arc<AggregateExec>,
+    /// The order that keys have to come in, if that is checked.
+    order: Option<KeyOrder>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl SortedAggregateExec {
     /// In place of `aggregate`, if that is one whose groups come together, and can be told apart by a comparison.
-    pub(crate) fn in_place_of(aggregate: &AggregateExec) -> Result<Option<Self>> {
+    /// If there is an `order`, rows that come in another are an error.
+    pub(crate) fn in_place_of(
+        aggregate: &AggregateExec,
+        order: Option<KeyOrder>,
+    ) -> Result<Option<Self>> {
         Ok(qualifies(aggregate)?.then(|| Self {
             inner: Arc::new(aggregate.clone()),
+            order,
             metrics: ExecutionPlanMetricsSet::new(),
         }))
     }
@@ -63,18 +71,18 @@ impl SortedAggregateExec {
     pub fn aggregate(&self) -> &AggregateExec {
         &self.inner
     }
-}
 
-/// A new version of the inner node, in this node where that may take its place.
-fn wrapped(inner: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let sorted = match inner.downcast_ref::<AggregateExec>() {
-        Some(aggregate) => SortedAggregateExec::in_place_of(aggregate)?,
-        None => None,
-    };
-    Ok(match sorted {
-        Some(sorted) => Arc::new(sorted),
-        None => inner,
-    })
+    /// A new version of the inner node, in a node like this where that may take its place.
+    fn wrapped(&self, inner: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let sorted = match inner.downcast_ref::<AggregateExec>() {
+            Some(aggregate) => Self::in_place_of(aggregate, self.order.clone())?,
+            None => None,
+        };
+        Ok(match sorted {
+            Some(sorted) => Arc::new(sorted),
+            None => inner,
+        })
+    }
 }
 
 impl DisplayAs for SortedAggregateExec {
@@ -147,7 +155,7 @@ impl ExecutionPlan for SortedAggregateExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
         options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        wrapped(Arc::clone(&self.inner).replace_children(children, options)?)
+        self.wrapped(Arc::clone(&self.inner).replace_children(children, options)?)
     }
 
     fn apply_expressions(
@@ -174,7 +182,7 @@ impl ExecutionPlan for SortedAggregateExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        wrapped(Arc::clone(&self.inner).reset_state()?)
+        self.wrapped(Arc::clone(&self.inner).reset_state()?)
     }
 
     fn repartitioned(
@@ -183,7 +191,7 @@ impl ExecutionPlan for SortedAggregateExec {
         config: &ConfigOptions,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let inner = self.inner.repartitioned(target_partitions, config)?;
-        inner.map(wrapped).transpose()
+        inner.map(|inner| self.wrapped(inner)).transpose()
     }
 
     fn execute(
@@ -196,7 +204,7 @@ impl ExecutionPlan for SortedAggregateExec {
         let reservation = consumer.register(context.memory_pool());
         Ok(Box::pin(SortedAggregateStream::new(
             self.inner.input().execute(partition, context)?,
-            Groups::try_new(&self.inner, batch_size)?,
+            Groups::try_new(&self.inner, self.order.clone(), batch_size)?,
             self.schema(),
             batch_size,
             reservation,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::common::cast::as_boolean_array;
@@ -12,6 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, aggregate_expressions};
 
 use super::beginnings::Beginnings;
+use super::key_order::KeyOrder;
 use super::pending_keys::{PendingKeys, is_dictionary};
 
 /// Groups that hold more bytes are given out, however few they are.
@@ -22,9 +23,11 @@ pub(super) struct Groups {
     group_by: Vec<Arc<dyn PhysicalExpr>>,
     key_schema: SchemaRef,
     keys: PendingKeys,
+    /// The order that keys have to come in, if that is checked.
+    order: Option<KeyOrder>,
     aggregates: Vec<Aggregate>,
     schema: SchemaRef,
-    /// So many are given out: first a few, for a query that wants no more, and twice as many each time.
+    /// So many are given out: first one, for a query that wants few, and twice as many each time.
     enough: usize,
     at_most: usize,
     /// The number of the group of each row of a batch. Kept for its memory.
@@ -39,7 +42,11 @@ struct Aggregate {
 }
 
 impl Groups {
-    pub(super) fn try_new(aggregate: &AggregateExec, batch_size: usize) -> Result<Self> {
+    pub(super) fn try_new(
+        aggregate: &AggregateExec,
+        order: Option<KeyOrder>,
+        batch_size: usize,
+    ) -> Result<Self> {
         let group_by = aggregate.group_expr();
         let key_schema = group_by.group_schema(&aggregate.input().schema())?;
         // Half a batch, so that the groups of batches that are a little shorter than asked for do not wait for the next.
@@ -64,6 +71,7 @@ impl Groups {
             group_by: group_by.input_exprs(),
             keys: PendingKeys::new(Arc::clone(&key_schema)),
             key_schema,
+            order,
             aggregates: aggregates.collect::<Result<_>>()?,
             schema: aggregate.schema(),
             enough: 1,
@@ -82,7 +90,7 @@ impl Groups {
         }
         let keys = evaluate(&self.group_by, rows)?;
         let keys = RecordBatch::try_new(Arc::clone(&self.key_schema), keys)?;
-        let beginnings = Beginnings::of(&keys, self.keys.last().as_ref())?;
+        let beginnings = Beginnings::of(&keys, self.keys.last().as_ref(), self.order.as_ref())?;
         let goes_on = usize::from(!beginnings.first);
         let complete = self.keys.count - goes_on;
         let are_enough = complete >= self.enough || (complete > 0 && self.size() > MANY_BYTES);
@@ -111,7 +119,15 @@ impl Groups {
         }
     }
 
-    /// Takes out the first groups.
+    /// Gives out all groups but the last, if there are more.
+    pub(super) fn give_out_complete(&mut self) -> Result<Option<RecordBatch>> {
+        match self.keys.count {
+            0 | 1 => Ok(None),
+            count => self.give_out(count - 1).map(Some),
+        }
+    }
+
+    /// Takes out the first groups. After all of them, accumulators begin anew.
     fn give_out(&mut self, count: usize) -> Result<RecordBatch> {
         let emit_to = match count == self.keys.count {
             true => EmitTo::All,
@@ -121,18 +137,14 @@ impl Groups {
         for aggregate in &mut self.aggregates {
             columns.push(aggregate.accumulator.evaluate(emit_to)?);
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(count));
-        let schema = Arc::clone(&self.schema);
-        Ok(RecordBatch::try_new_with_options(
-            schema, columns, &options,
-        )?)
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }
 
     /// The bytes that they hold.
     pub(super) fn size(&self) -> usize {
         let aggregates = self.aggregates.iter();
         let accumulators: usize = aggregates.map(|it| it.accumulator.size()).sum();
-        accumulators + self.keys.size() + self.numbers.capacity() * size_of::<usize>()
+        accumulators + self.keys.bytes + self.numbers.capacity() * size_of::<usize>()
     }
 }
 

@@ -3,6 +3,7 @@
 mod beginnings;
 mod exec;
 mod groups;
+mod key_order;
 mod pending_keys;
 mod qualifies;
 mod stream;
@@ -10,3 +11,4 @@ mod stream;
 mod tests;
 
 pub use exec::SortedAggregateExec;
+pub(crate) use key_order::KeyOrder;

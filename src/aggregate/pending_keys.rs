@@ -14,6 +14,8 @@ pub(super) struct PendingKeys {
     pieces: Vec<RecordBatch>,
     /// How many there are.
     pub(super) count: usize,
+    /// The bytes that the pieces keep in memory.
+    pub(super) bytes: usize,
 }
 
 impl PendingKeys {
@@ -22,12 +24,14 @@ impl PendingKeys {
             schema,
             pieces: vec![],
             count: 0,
+            bytes: 0,
         }
     }
 
     pub(super) fn push(&mut self, keys: RecordBatch) {
         if keys.num_rows() > 0 {
             self.count += keys.num_rows();
+            self.bytes += RecordBatchMemoryCounter::new().count_batch(&keys);
             self.pieces.push(keys);
         }
     }
@@ -46,16 +50,9 @@ impl PendingKeys {
         };
         self.pieces.clear();
         self.count = 0;
-        let count = count.min(keys.num_rows());
+        self.bytes = 0;
         self.push(keys.slice(count, keys.num_rows() - count));
         Ok(keys.slice(0, count))
-    }
-
-    /// The bytes that they keep in memory.
-    pub(super) fn size(&self) -> usize {
-        let mut counter = RecordBatchMemoryCounter::new();
-        let sizes = self.pieces.iter().map(|piece| counter.count_batch(piece));
-        sizes.sum()
     }
 }
 

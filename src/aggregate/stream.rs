@@ -1,5 +1,6 @@
 //! The stream of groups.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -21,7 +22,7 @@ pub(super) struct SortedAggregateStream {
     /// `None` after the last row, and after an error.
     groups: Option<Groups>,
     /// What of the groups is next.
-    output: Option<RecordBatch>,
+    output: VecDeque<RecordBatch>,
     schema: SchemaRef,
     batch_size: usize,
     reservation: MemoryReservation,
@@ -40,7 +41,7 @@ impl SortedAggregateStream {
         Self {
             input,
             groups: Some(groups),
-            output: None,
+            output: VecDeque::new(),
             schema,
             batch_size: batch_size.max(1),
             reservation,
@@ -59,29 +60,32 @@ impl SortedAggregateStream {
             let rows = ready!(self.input.poll_next_unpin(cx)).transpose();
             let compute = self.baseline.elapsed_compute().clone();
             let _timer = compute.timer();
-            match rows.and_then(|rows| self.advance(rows)) {
-                Ok(output) => self.output = output,
-                Err(e) => {
-                    self.end();
-                    return Poll::Ready(Some(Err(e)));
-                }
+            if let Err(e) = rows.and_then(|rows| self.advance(rows)) {
+                self.end();
+                return Poll::Ready(Some(Err(e)));
             }
         }
     }
 
     /// Adds rows, or ends without any.
-    fn advance(&mut self, rows: Option<RecordBatch>) -> Result<Option<RecordBatch>> {
+    fn advance(&mut self, rows: Option<RecordBatch>) -> Result<()> {
         let Some(groups) = &mut self.groups else {
-            return Ok(None);
+            return Ok(());
         };
-        if let Some(rows) = rows {
-            let output = groups.add(&rows)?;
-            self.reservation.try_resize(groups.size())?;
-            return Ok(output);
+        let Some(rows) = rows else {
+            self.output.extend(groups.finish()?);
+            self.end();
+            return Ok(());
+        };
+        self.output.extend(groups.add(&rows)?);
+        if let Err(e) = self.reservation.try_resize(groups.size()) {
+            // What is complete need not be held. What is left then is little, and DataFusion's node takes it, too.
+            self.output.extend(groups.give_out_complete()?);
+            if self.output.is_empty() {
+                return Err(e);
+            }
         }
-        let output = groups.finish()?;
-        self.end();
-        Ok(output)
+        Ok(())
     }
 
     /// Lets go of all that is held for more rows.
@@ -93,12 +97,13 @@ impl SortedAggregateStream {
 
     /// The next of the groups that are given out, no more than a batch of them.
     fn next_output(&mut self) -> Option<RecordBatch> {
-        let groups = self.output.take()?;
+        let groups = self.output.pop_front()?;
         let rows = groups.num_rows();
         if rows <= self.batch_size {
             return Some(groups);
         }
-        self.output = Some(groups.slice(self.batch_size, rows - self.batch_size));
+        let rest = groups.slice(self.batch_size, rows - self.batch_size);
+        self.output.push_front(rest);
         Some(groups.slice(0, self.batch_size))
     }
 }

@@ -1,8 +1,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-use arrow::compute::cast;
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow::compute::{SortOptions, cast};
 use arrow::datatypes::{DataType, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
@@ -17,7 +17,9 @@ use datafusion::physical_plan::{
 };
 use datafusion::prelude::{SessionConfig, SessionContext, col};
 
-use super::SortedAggregateExec;
+use super::key_order::descends;
+use super::{KeyOrder, SortedAggregateExec};
+use crate::FalseOrder;
 use crate::test_random::Random;
 
 /// Sorted rows of `a, b, v`, where both keys and the value may be NULL.
@@ -53,6 +55,10 @@ fn batch(rows: &[[Option<i64>; 3]], a: &DataType) -> RecordBatch {
     let column =
         |at: usize| Arc::new(Int64Array::from_iter(rows.iter().map(|row| row[at]))) as ArrayRef;
     let text = |column: &ArrayRef| cast(column, &DataType::Utf8).unwrap();
+    let padded = || {
+        let texts = rows.iter().map(|row| Some(format!("{:06}", row[0]?)));
+        texts.collect::<StringArray>()
+    };
     let a = match a {
         DataType::FixedSizeBinary(_) => {
             let values = rows.iter().map(|row| row[0].map(|it| it.to_be_bytes()));
@@ -61,10 +67,10 @@ fn batch(rows: &[[Option<i64>; 3]], a: &DataType) -> RecordBatch {
                     .unwrap(),
             )
         }
-        a => match cast(&column(0), a) {
-            Ok(a) => a,
-            Err(_) => cast(&text(&column(0)), a).unwrap(),
-        },
+        // Texts are in the order of the numbers that they are of.
+        DataType::Dictionary(_, values) if values.is_string() => cast(&padded(), a).unwrap(),
+        a if a.is_string() || a.is_binary() => cast(&padded(), a).unwrap(),
+        a => cast(&column(0), a).unwrap(),
     };
     let (b, v) = (column(1), column(2));
     let s = text(&v);
@@ -143,7 +149,8 @@ async fn sorted_plan(ctx: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> 
         let Some(aggregate) = plan.downcast_ref::<AggregateExec>() else {
             return Ok(Transformed::no(plan));
         };
-        let sorted = SortedAggregateExec::in_place_of(aggregate)?;
+        let order = KeyOrder::of(aggregate, &"t".into())?;
+        let sorted = SortedAggregateExec::in_place_of(aggregate, Some(order))?;
         let sorted = sorted.unwrap_or_else(|| panic!("{sql}: {aggregate:?}"));
         Ok(Transformed::yes(Arc::new(sorted) as _))
     });
@@ -329,15 +336,84 @@ async fn memory_is_that_of_a_batch_of_groups() {
     assert_eq!(metrics.output_rows(), Some(200_000));
     assert!(metrics.elapsed_compute().is_some_and(|time| time > 0));
 
-    // What is held is counted.
+    // Where there is less, what is complete goes out.
     let smaller = session(rows, 1000, 10_000, true);
     let plan = sorted_plan(&smaller, sql).await;
+    assert_eq!(rows_of(&smaller, plan).await.len(), 200_000);
+
+    // What is held is counted.
+    let one_group: Rows = (0..20_000)
+        .map(|row| [Some(1), Some(1), Some(row)])
+        .collect();
+    let one_group = one_group.chunks(1000);
+    let one_group = one_group
+        .map(|rows| batch(rows, &DataType::Int64))
+        .collect();
+    let smaller = session(one_group, 1000, 10_000, true);
+    let plan = sorted_plan(&smaller, "SELECT a, array_agg(v) FROM t GROUP BY a").await;
     let error = collect(plan, smaller.task_ctx()).await.unwrap_err();
     assert!(
         matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)),
         "{error}"
     );
     assert!(error.to_string().contains("SortedAggregateExec"), "{error}");
+}
+
+/// In each place of a batch and between batches, up and down, with NULL at either end.
+#[tokio::test]
+async fn keys_in_another_order_are_an_error() {
+    let key = |number: i64| Some(number).filter(|it| *it >= 0);
+    for (keys, is_false) in [
+        ([-1, 1, 1, 2, 3, 3], false),
+        ([-1, -1, 2, 2, 2, 2], false),
+        ([-1, 1, 3, 2, 4, 5], true),
+        ([-1, 1, 2, 3, 4, 3], true),
+        ([2, 1, 2, 3, 4, 5], true),
+        ([1, 1, -1, 3, 4, 5], true),
+        ([1, 1, 2, 2, 3, -1], true),
+    ] {
+        for second in [false, true] {
+            for batch_rows in [1, 2, 3, 6] {
+                let row = |&number: &i64| match second {
+                    false => [key(number), Some(1), Some(1)],
+                    true => [Some(1), key(number), Some(1)],
+                };
+                let rows: Rows = keys.iter().map(row).collect();
+                let rows = rows.chunks(batch_rows);
+                let rows = rows.map(|rows| batch(rows, &DataType::Int64)).collect();
+                let ctx = session(rows, 8192, usize::MAX, true);
+                let plan = sorted_plan(&ctx, "SELECT b, a, count(*) FROM t GROUP BY b, a").await;
+                let result = collect(plan, ctx.task_ctx()).await;
+                let about = format!("{keys:?} {second} {batch_rows}");
+                match is_false {
+                    false => assert!(result.is_ok(), "{about}"),
+                    true => {
+                        let error = result.unwrap_err();
+                        let broken = FalseOrder::of(&error).expect(&about);
+                        assert_eq!(&*broken.table, "t");
+                        assert_eq!(broken.order, "a@0 ASC, b@1 ASC", "{about}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_descent_is_told_for_each_kind_of_order() {
+    let array = |values: [Option<i64>; 6]| Arc::new(Int64Array::from(values.to_vec())) as ArrayRef;
+    let before = array([Some(1), Some(2), Some(2), None, Some(2), None]);
+    let after = array([Some(2), Some(1), Some(2), Some(2), None, None]);
+    for (descending, nulls_first, expected) in [
+        (false, true, [false, true, false, false, true, false]),
+        (false, false, [false, true, false, true, false, false]),
+        (true, true, [true, false, false, false, true, false]),
+        (true, false, [true, false, false, true, false, false]),
+    ] {
+        let options = SortOptions::new(descending, nulls_first);
+        let actual = descends(&before, &after, options).unwrap();
+        assert_eq!(actual.iter().collect::<Vec<_>>(), expected, "{options:?}");
+    }
 }
 
 #[tokio::test]
@@ -438,7 +514,7 @@ async fn all_else_is_that_of_the_inner_node() {
         .aggregate()
         .with_new_limit_options(Some(LimitOptions::new(5)));
     assert!(
-        SortedAggregateExec::in_place_of(&limited)
+        SortedAggregateExec::in_place_of(&limited, None)
             .unwrap()
             .is_none()
     );

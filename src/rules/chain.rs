@@ -14,8 +14,6 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
-use crate::scan::{SortedScan, UnorderedScan};
-
 /// Nodes that keep partitions and order, above a scan.
 pub(super) struct Chain<'a> {
     /// From the top.
@@ -116,16 +114,6 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Whether a scan of ours is anywhere in `plan`.
-pub(super) fn has_our_scan(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    match plan.downcast_ref::<DataSourceExec>() {
-        Some(exec) => {
-            exec.data_source().is::<SortedScan>() || exec.data_source().is::<UnorderedScan>()
-        }
-        None => plan.children().into_iter().any(has_our_scan),
-    }
-}
-
 fn is_round_robin(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let repartition = plan.downcast_ref::<RepartitionExec>();
     repartition.is_some_and(|repartition| {
@@ -134,7 +122,7 @@ fn is_round_robin(plan: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 /// An expression over the columns of `node` in terms of those of its input.
-fn below(
+pub(super) fn below(
     node: &Arc<dyn ExecutionPlan>,
     expr: &Arc<dyn PhysicalExpr>,
 ) -> Result<Arc<dyn PhysicalExpr>> {

@@ -8,11 +8,11 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::joins::SortMergeJoinExec;
 
-use super::chain::has_our_scan;
-use super::merge_joins::keeps_order;
-use crate::aggregate::SortedAggregateExec;
+use super::scan_column::{index_of, scan_of_column};
+use crate::aggregate::{KeyOrder, SortedAggregateExec};
+use crate::config::Verify;
+use crate::scan::ReadOptions;
 
 /// Groups rows by comparing each with the one before, where sorted scans give them in the order of the group key.
 ///
@@ -22,8 +22,8 @@ use crate::aggregate::SortedAggregateExec;
 /// ```
 ///
 /// DataFusion's node looks each key up in a hash table even so. It stays where a limit lets it stop early, where a key is
-/// of a type whose equality is not plain (floats, nested types), and where an aggregate has no accumulator for all
-/// groups at once, as `array_agg(… ORDER BY …)` has none.
+/// no column of a sorted scan, or of a type whose equality is not plain (floats, nested types), and where an aggregate has
+/// no accumulator for all groups at once, as `array_agg(… ORDER BY …)` has none.
 ///
 /// [`with_sorted_listing`](crate::SessionStateBuilderExt::with_sorted_listing) registers it after DataFusion's own rules.
 /// It may run anywhere after the order of the plan is settled, and any number of times.
@@ -61,20 +61,21 @@ impl PhysicalOptimizerRule for GroupNeighbours {
     }
 }
 
-/// The node that may take the place of `plan`, if that is an aggregation of sorted scans.
+/// The node that may take the place of `plan`, if that is an aggregation by columns of sorted scans.
 fn sorted_aggregate(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<SortedAggregateExec>> {
-    match plan.downcast_ref::<AggregateExec>() {
-        Some(aggregate) if has_our_scan(plan) && !claims_false_order(plan) => {
-            SortedAggregateExec::in_place_of(aggregate)
-        }
-        _ => Ok(None),
-    }
-}
-
-/// Whether there is a merge join in `plan` that does not keep the order that it claims. A hash table still puts together
-/// what is out of place within a batch.
-fn claims_false_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let merge_join = plan.downcast_ref::<SortMergeJoinExec>();
-    merge_join.is_some_and(|join| !keeps_order(join.filter.as_ref(), join.join_type))
-        || plan.children().into_iter().any(claims_false_order)
+    let Some(aggregate) = plan.downcast_ref::<AggregateExec>() else {
+        return Ok(None);
+    };
+    let keys = aggregate.group_expr().expr().iter();
+    let scans = keys.map(|(key, _)| scan_of_column(aggregate.input(), index_of(key)?));
+    let scans: Option<Vec<_>> = scans.collect();
+    let Some([scan, ..]) = scans.as_deref() else {
+        return Ok(None);
+    };
+    let ReadOptions { table, verify, .. } = scan.options();
+    let order = match verify {
+        Verify::Off => None,
+        Verify::Boundaries | Verify::Rows => Some(KeyOrder::of(aggregate, table)?),
+    };
+    SortedAggregateExec::in_place_of(aggregate, order)
 }

@@ -4,6 +4,7 @@ mod chain;
 mod group_neighbours;
 mod merge_joins;
 mod request_order;
+mod scan_column;
 mod sequence_slices;
 
 pub use group_neighbours::GroupNeighbours;

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
-use super::chain::{Chain, has_our_scan};
-use crate::scan::{InPieces, PieceSize, SortedScan};
+use super::chain::Chain;
+use crate::scan::{InPieces, PieceSize, SortedScan, UnorderedScan};
 use crate::sequence::{Overlap, SequenceExec};
 
 /// Reads slices as a [`SequenceExec`] of small pieces, in place of a merge.
@@ -182,6 +183,15 @@ fn with_whole_ordering(merge: &SortPreservingMergeExec) -> Result<Option<Arc<dyn
     let by_all = SortPreservingMergeExec::new(whole.clone(), Arc::clone(merge.input()))
         .with_fetch(merge.fetch());
     Ok(Some(Arc::new(by_all)))
+}
+
+fn has_our_scan(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    match plan.downcast_ref::<DataSourceExec>() {
+        Some(exec) => {
+            exec.data_source().is::<SortedScan>() || exec.data_source().is::<UnorderedScan>()
+        }
+        None => plan.children().into_iter().any(has_our_scan),
+    }
 }
 
 /// The chain from `plan` down to a sorted scan.

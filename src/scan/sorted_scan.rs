@@ -171,6 +171,15 @@ impl SortedScan {
         self
     }
 
+    /// Whether what it gives as the column with this `index` is a column of the table, unchanged.
+    pub(crate) fn is_column(&self, index: usize) -> bool {
+        let Some(projection) = self.file_scan.file_source().projection() else {
+            return true;
+        };
+        let projected = projection.as_ref().get(index);
+        projected.is_some_and(|projected| projected.expr.is::<Column>())
+    }
+
     pub(crate) fn options(&self) -> &ReadOptions {
         &self.options
     }

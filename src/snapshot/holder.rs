@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use datafusion::catalog::Session;
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::listing::ListingTable;
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::file::metadata::ParquetMetaData;
 
 use super::listing::{Listed, list, same_version, sorted};
+use super::manifest::Manifest;
 use super::{Indexer, KnownFile, Snapshot, build};
 
 /// The newest snapshot of a table. Queries share it as long as the listing stays the same.
@@ -19,8 +20,32 @@ pub(crate) struct Snapshots {
     held: Mutex<Option<Held>>,
     /// Held while a snapshot is built, so that queries at the same time do not read the same footers.
     building: tokio::sync::Mutex<()>,
+    /// Held while a manifest is written, so that an older one does not come last.
+    saving: Arc<tokio::sync::Mutex<()>>,
     /// How often the listing has been found to be out of date.
     invalidated: AtomicU64,
+}
+
+/// Why there is no snapshot.
+#[derive(Debug)]
+pub(crate) enum SnapshotError {
+    /// A file of the table, which the error names, cannot be looked at.
+    File(DataFusionError),
+    Other(DataFusionError),
+}
+
+impl From<DataFusionError> for SnapshotError {
+    fn from(error: DataFusionError) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<SnapshotError> for DataFusionError {
+    fn from(error: SnapshotError) -> Self {
+        match error {
+            SnapshotError::File(error) | SnapshotError::Other(error) => error,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -44,7 +69,7 @@ impl Snapshots {
         table: &ListingTable,
         indexer: &Indexer,
         ttl: Option<Duration>,
-    ) -> Result<Arc<Snapshot>> {
+    ) -> Result<Arc<Snapshot>, SnapshotError> {
         if let Some(snapshot) = self.listed_within(store, ttl) {
             return Ok(snapshot);
         }
@@ -62,11 +87,12 @@ impl Snapshots {
         listing: Vec<Listed>,
         indexer: &Indexer,
         is_whole: bool,
-    ) -> Result<Arc<Snapshot>> {
+    ) -> Result<Arc<Snapshot>, SnapshotError> {
         let listing = sorted(listing);
         if !is_whole {
             let known = self.of_store(store);
-            return Ok(Arc::new(build(indexer, listing, known.as_deref()).await?));
+            let built = build(indexer, listing, known.as_deref()).await;
+            return built.map(Arc::new).map_err(SnapshotError::File);
         }
         // When they were listed is not known.
         let invalidated = u64::MAX;
@@ -81,7 +107,7 @@ impl Snapshots {
         indexer: &Indexer,
         now: Instant,
         invalidated: u64,
-    ) -> Result<Arc<Snapshot>> {
+    ) -> Result<Arc<Snapshot>, SnapshotError> {
         if let Some(snapshot) = self.listed_again(store, &listing, now, invalidated) {
             return Ok(snapshot);
         }
@@ -96,14 +122,27 @@ impl Snapshots {
             (None, Some(manifest)) => manifest.load(indexer).await.map(Arc::new),
             (known, _) => known,
         };
-        let snapshot = Arc::new(build(indexer, listing, known.as_deref()).await?);
+        let built = build(indexer, listing, known.as_deref()).await;
+        let snapshot = Arc::new(built.map_err(SnapshotError::File)?);
         self.hold(&snapshot, store, now, invalidated);
         // Other queries need not wait until it is written.
         drop(building);
         if let Some(manifest) = manifest {
-            snapshot.save_to(&manifest).await;
+            self.save(&snapshot, manifest).await;
         }
         Ok(snapshot)
+    }
+
+    /// Saves `snapshot`, one at a time. That goes on if the query is dropped, since no other would do it.
+    async fn save(&self, snapshot: &Arc<Snapshot>, manifest: Manifest) {
+        let (saving, snapshot) = (Arc::clone(&self.saving), Arc::clone(snapshot));
+        let saved = tokio::spawn(async move {
+            let _saving = saving.lock().await;
+            snapshot.save_to(&manifest).await;
+        });
+        if let Err(e) = saved.await {
+            log::warn!("a manifest is not written: {e}");
+        }
     }
 
     /// Holds `snapshot`, of a listing that was taken at `now`.

@@ -18,7 +18,7 @@ use datafusion::datasource::table_schema::TableSchema;
 use parquet::file::metadata::ParquetMetaData;
 
 pub(crate) use build::build;
-pub(crate) use holder::Snapshots;
+pub(crate) use holder::{SnapshotError, Snapshots};
 pub(crate) use known_file::{Indexer, KnownFile};
 pub(crate) use listing::Listed;
 pub(crate) use manifest::ManifestUrl;

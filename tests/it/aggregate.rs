@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray};
+use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray, TimestampSecondArray};
 use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion_sorted_listing::SessionStateBuilderExt;
+use datafusion_sorted_listing::{FalseOrder, SessionStateBuilderExt};
 use parquet::file::properties::WriterProperties;
 
 use crate::support::*;
@@ -196,9 +196,9 @@ async fn joins_that_claim_a_false_order_are_not_grouped_by_neighbours() {
     let folder = files();
     let session = Session::new(2).set("datafusion.optimizer.prefer_hash_join", false);
     let ctx = session.sorted().await;
-    run(&ctx, &folder.ddl("k, v")).await;
+    run(&ctx, &folder.ddl("s")).await;
     let stock = Session::new(3).stock().await;
-    let ddl = folder.ddl("k, v");
+    let ddl = folder.ddl("s");
     run(&stock, ddl.split(" WITH ORDER").next().unwrap()).await;
     for (join, on, neighbours) in [
         ("JOIN", "", true),
@@ -206,7 +206,7 @@ async fn joins_that_claim_a_false_order_are_not_grouped_by_neighbours() {
         ("JOIN", " AND a.x < b.x", true),
         ("LEFT JOIN", " AND a.x < b.x", false),
     ] {
-        let sql = format!("SELECT a.k, count(*) FROM t a {join} t b ON a.k = b.k{on} GROUP BY a.k");
+        let sql = format!("SELECT a.s, count(*) FROM t a {join} t b ON a.s = b.s{on} GROUP BY a.s");
         let plan = plan(&ctx, &folder, &sql).await;
         assert!(plan.contains("SortMergeJoinExec"), "{sql}\n{plan}");
         assert!(plan.contains("ordering_mode=Sorted"), "{sql}\n{plan}");
@@ -244,5 +244,84 @@ async fn many_groups_fit_into_little_memory() {
     let ctx = SessionContext::new_with_state(builder.build());
     run(&ctx, &folder.ddl("k")).await;
     let sql = "SELECT count(*), sum(n), sum(s) FROM (SELECT k, count(*) AS n, sum(v) AS s FROM t GROUP BY k)";
+    let plan = plan(&ctx, &folder, sql).await;
+    assert!(plan.contains("SortedAggregateExec"), "{plan}");
     assert_eq!(rows(&ctx, sql).await, ["400000 400000 79999800000"]);
+}
+
+/// DataFusion says that a cast to the time of day keeps the order.
+#[tokio::test]
+async fn the_order_of_other_expressions_is_not_believed() {
+    let folder = Folder::new();
+    for day in 0..4_i64 {
+        let seconds = (0..24).map(|hour| day * 86_400 + hour * 3600);
+        let ts = TimestampSecondArray::from_iter_values(seconds);
+        folder.write(
+            &shuffled_name(day as usize),
+            &batch([("ts", Arc::new(ts) as ArrayRef)]),
+        );
+    }
+    for partitions in [1, 3] {
+        let ctx = Session::new(partitions).sorted().await;
+        run(&ctx, &folder.ddl("ts")).await;
+        for sql in [
+            "SELECT CAST(ts AS TIME) AS c, count(*) FROM t GROUP BY c",
+            "SELECT c, count(*) FROM (SELECT CAST(ts AS TIME) AS c FROM t WHERE ts IS NOT NULL) GROUP BY c",
+            "SELECT c, count(*) FROM (SELECT DISTINCT ts, CAST(ts AS TIME) AS c FROM t) GROUP BY c",
+        ] {
+            let plan = plan(&ctx, &folder, sql).await;
+            let by_time = plan.lines().find(|line| line.contains("AggregateExec"));
+            assert!(!by_time.unwrap().contains("SortedAggregateExec"), "{plan}");
+        }
+    }
+}
+
+/// An order that is not proved may come from another table.
+#[tokio::test]
+async fn the_order_of_other_tables_is_not_believed() {
+    let folder = files();
+    let ctx = Session::new(1).sorted().await;
+    run(&ctx, &folder.ddl("k, v")).await;
+    run(&ctx, "SET sorted_listing.enabled = false").await;
+    let other = folder.ddl("k, v").replace("TABLE t", "TABLE other");
+    let other = format!("{other} OPTIONS ('sorted_listing.enabled' 'false')");
+    run(&ctx, &other).await;
+    run(&ctx, "SET sorted_listing.enabled = true").await;
+    let sql = "SELECT other.k, count(*) FROM t JOIN other ON t.x = other.x WHERE t.k < 3 GROUP BY other.k";
+    let plan = plan(&ctx, &folder, sql).await;
+    assert!(plan.contains("SortedScan"), "{plan}");
+    assert!(!plan.contains("SortedAggregateExec"), "{plan}");
+}
+
+/// What is out of order in the middle of a batch, which reading in that order does not see.
+#[tokio::test]
+async fn rows_that_are_grouped_are_in_order() {
+    let folder = Folder::new();
+    let keys = [1, 1, 3, 1, 2, 6];
+    folder.write(
+        "a.parquet",
+        &batch([("k", int64(keys)), ("v", int64(0..6))]),
+    );
+    folder.write(
+        "b.parquet",
+        &batch([("k", int64(10..16)), ("v", int64(0..6))]),
+    );
+    let sql = "SELECT k, count(*) FROM t GROUP BY k";
+    for partitions in [1, 2] {
+        for verify in ["off", "boundaries", "rows"] {
+            let session = Session::new(partitions).set("sorted_listing.verify", verify);
+            let ctx = session.sorted().await;
+            run(&ctx, &folder.ddl("k")).await;
+            let plan = plan(&ctx, &folder, sql).await;
+            assert!(plan.contains("SortedAggregateExec"), "{plan}");
+            if verify == "off" {
+                assert_eq!(rows(&ctx, sql).await.len(), 5 + 6);
+                continue;
+            }
+            let error = try_run(&ctx, sql).await.unwrap_err();
+            let broken = FalseOrder::of(&error).expect(verify);
+            assert_eq!(&*broken.table, "t");
+            assert!(broken.order.starts_with('k'), "{broken}");
+        }
+    }
 }

@@ -7,7 +7,9 @@ use datafusion::common::{Result, config_datafusion_err, config_err, exec_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use object_store::path::Path;
-use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt};
+use object_store::{
+    Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload,
+};
 
 /// A text in the first column, by which a manifest is known even if most of it is missing.
 pub(super) const MARK: &str = "datafusion-sorted-listing manifest";
@@ -87,11 +89,11 @@ impl Place {
     /// Puts `manifest` there: whole or not at all, as stores do it.
     ///
     /// # Errors
-    /// If there is a file that is no manifest, which stays as it is, or nothing can be written there.
+    /// If there is a file that is neither a manifest nor empty, which stays as it is, or nothing can be written there.
     pub(super) async fn write(&self, manifest: Vec<u8>) -> Result<()> {
         let size = match self.store.head(&self.path).await {
             Ok(file) => file.size,
-            Err(Error::NotFound { .. }) => 0,
+            Err(Error::NotFound { .. }) => return self.create(manifest).await,
             Err(e) => return Err(e.into()),
         };
         if size > 0 {
@@ -103,6 +105,22 @@ impl Place {
             }
         }
         self.store.put(&self.path, manifest.into()).await?;
+        Ok(())
+    }
+
+    /// The same where no file was a moment ago: one that has come since stays, if the store can tell.
+    async fn create(&self, manifest: Vec<u8>) -> Result<()> {
+        let manifest = PutPayload::from(manifest);
+        let options = PutOptions::from(PutMode::Create);
+        let created = self.store.put_opts(&self.path, manifest.clone(), options);
+        match created.await {
+            Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
+                self.store.put(&self.path, manifest).await?;
+            }
+            created => {
+                created?;
+            }
+        }
         Ok(())
     }
 }
