@@ -56,7 +56,7 @@ pub struct SortedListingConfig {
     /// footers only of files that are new or have changed. Of a table only, never of the session: each table has its own.
     ///
     /// It is a cache: it may be deleted, and where anything is wrong with it, it is ignored with a warning in the log, and
-    /// written anew. A file there that is no manifest stays as it is, with a warning. It holds the minima and maxima of
+    /// written anew. A file there that does not begin as a manifest stays as it is, with a warning. It holds the minima and maxima of
     /// columns, and queries believe what it says of a file, so keep it as safe as the files are.
     pub manifest: Option<String>,
     /// `verify`, default `boundaries`: how much of the declared order is checked while rows are read.

@@ -258,18 +258,19 @@ impl Planner<'_> {
             .await
     }
 
-    /// The files of the table now; `None` if some cannot be looked at, which filters on partitions may rule out. Of these
-    /// the table knows better: it lists only the folders that are left.
+    /// The files of the table now; `None` if some cannot be looked at, which filters on partitions or a limit may rule out.
+    /// Then the table itself looks only at the files that are left.
     async fn snapshot_for(
         &self,
         args: &ScanArgs<'_>,
         declared: &[LexOrdering],
     ) -> Result<Option<Arc<Snapshot>>> {
+        let are_all = args.limit().is_none() && self.partition_filters(args).is_empty();
         match self.snapshot(declared).await {
             Ok(snapshot) => Ok(Some(snapshot)),
-            Err(SnapshotError::File(e)) if !self.partition_filters(args).is_empty() => {
+            Err(SnapshotError::File(e)) if !are_all => {
                 log::warn!(
-                    "of the table {}, only the partitions that are asked for are looked at, each time anew: {}",
+                    "of the table {}, only the files that are asked for are looked at, each time anew: {}",
                     self.name,
                     e.strip_backtrace()
                 );
@@ -364,6 +365,9 @@ impl Planner<'_> {
     }
 
     /// The files of `scan`, a scan of the table's own, and what is known of them.
+    ///
+    /// # Errors
+    /// If one of them cannot be looked at, and they are all of the table. Of some, the query may come to its end before.
     pub(crate) async fn files_of(
         &self,
         scan: &FileScanConfig,
@@ -376,11 +380,18 @@ impl Planner<'_> {
         };
         let files = scan.file_groups.iter().flat_map(FileGroup::iter);
         let listing = files.map(|file| Listed::of(file, self.table)).collect();
-        let snapshot = self
+        let store = self.store()?;
+        let looked_at = self
             .snapshots
-            .of_listing(&self.store()?, listing, &indexer, is_whole)
-            .await?;
-        Ok(ScanFiles::of_listed(scan, &snapshot))
+            .of_listing(&store, listing, &indexer, is_whole);
+        match looked_at.await {
+            Ok(snapshot) => Ok(ScanFiles::of_listed(scan, &snapshot)),
+            Err(SnapshotError::File(e)) if !is_whole => {
+                let why = e.strip_backtrace();
+                Ok(ScanFiles::unknown(scan, &why.into()))
+            }
+            Err(e) => Err(e.into()),
+        }
     }
 
     /// How `scan` can read `files`.

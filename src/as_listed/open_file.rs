@@ -9,19 +9,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use datafusion::common::runtime::SpawnedTask;
 use object_store::ObjectMeta;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// The right to keep a file open, of which there are so many in this process, for all tables: it may have 256 open files on
+/// some systems.
+static MAY_STAY_OPEN: Semaphore = Semaphore::const_new(128);
+
+pub(super) type Permit = SemaphorePermit<'static>;
+
+/// `None` if there are many open files already.
+pub(super) fn permit() -> Option<Permit> {
+    MAY_STAY_OPEN.try_acquire().ok()
+}
 
 /// An open file. If another one takes its place, this one is read on.
 #[derive(Debug, Clone)]
 pub(super) struct OpenFile {
     file: Arc<Mutex<File>>,
     path: PathBuf,
+    _permit: Arc<Permit>,
 }
 
 impl OpenFile {
-    pub(super) fn new(file: File, path: PathBuf) -> Self {
+    pub(super) fn new(file: File, path: PathBuf, permit: Permit) -> Self {
         Self {
             file: Arc::new(Mutex::new(file)),
             path,
+            _permit: Arc::new(permit),
         }
     }
 

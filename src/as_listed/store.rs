@@ -18,7 +18,7 @@ use object_store::{
 use tokio::sync::OnceCell;
 
 use super::Listing;
-use super::open_file::OpenFile;
+use super::open_file::{OpenFile, permit};
 use super::version::{described, is_same_version};
 
 /// Another store, of which one file is read. If that is not the version that was listed any more, reading is an error,
@@ -73,6 +73,9 @@ impl StoreAsListed {
     /// Opens the file, unless its store does not, or there are too many open files: then it is read by its store, which opens
     /// it for each read. Other stores than those of files would begin to send the whole of it.
     async fn open_file(&self) -> Result<Option<OpenFile>> {
+        let Some(permit) = permit() else {
+            return Ok(None);
+        };
         let got = match self.store.get(&self.file.location).await {
             Ok(got) => got,
             // What is wrong is said by reading it.
@@ -81,7 +84,7 @@ impl StoreAsListed {
         };
         self.check(&got.meta)?;
         Ok(match got.payload {
-            GetResultPayload::File(file, path) => Some(OpenFile::new(file, path)),
+            GetResultPayload::File(file, path) => Some(OpenFile::new(file, path, permit)),
             GetResultPayload::Stream(_) => None,
         })
     }

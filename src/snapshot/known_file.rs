@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::common::{Result, ScalarValue, Statistics};
+use datafusion::common::{Result, ScalarValue, Statistics, exec_err};
 use datafusion::datasource::listing::helpers::parse_partitions_for_path;
 use datafusion::datasource::listing::{ListingTable, ListingTableUrl};
 use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
@@ -14,7 +14,7 @@ use parquet::file::metadata::ParquetMetaData;
 
 use super::HeldFooter;
 use super::listing::Listed;
-use super::manifest::ManifestUrl;
+use super::manifest::{ManifestUrl, is_manifest};
 use crate::footers::{FooterReader, arrow_schema, unreadable};
 use crate::proof::{ColumnRange, FileView, KeyFacts, SortKey, claimed_order};
 use crate::scan::RowGroup;
@@ -189,6 +189,11 @@ impl Indexer {
         footer: &ParquetMetaData,
         partition_values: &[ScalarValue],
     ) -> Result<(Arc<[RowGroup]>, Proved, Statistics)> {
+        if is_manifest(footer) {
+            return exec_err!(
+                "it is a manifest (sorted_listing.manifest) and no data. Move it out of the table's folder"
+            );
+        }
         let schema = arrow_schema(footer)?;
         let file = FileView {
             footer,

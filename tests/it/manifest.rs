@@ -155,7 +155,7 @@ async fn a_manifest_that_is_wrong_is_not_used() {
     let (ctx, _) = session(&other, &kept).await;
     run(&ctx, BY_KEY).await;
     let foreign = std::fs::read(manifest_in(&kept)).unwrap();
-    let mut wrong = vec![foreign, vec![]];
+    let mut wrong = vec![foreign];
     let torn = (1..24).map(|part| whole[..whole.len() * part / 24].to_vec());
     wrong.extend(torn);
     for (kind, bytes) in wrong.into_iter().enumerate() {
@@ -208,6 +208,7 @@ async fn another_file_stays_as_it_is() {
         text,
         b"PAR1PAR1".to_vec(),
         b"P".to_vec(),
+        vec![],
         whole[1..].to_vec(),
         data,
         large,
@@ -225,6 +226,33 @@ async fn another_file_stays_as_it_is() {
         assert_eq!(rows(&ctx, BY_KEY).await, right);
         assert_eq!(std::fs::read(&path).unwrap(), other);
     }
+}
+
+/// A folder may have another name, by which it is not known to be that of the table.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_manifest_among_the_files_is_no_data() {
+    let folder = folder_of(3);
+    let links = Folder::new();
+    let link = links.path().join("link");
+    std::os::unix::fs::symlink(folder.path(), &link).unwrap();
+    let manifest = link.join("m");
+    let columns = "TABLE t (k BIGINT, v BIGINT)";
+    let ddl = folder.ddl("k").replace("TABLE t", columns);
+    let ddl = format!(
+        "{ddl} OPTIONS ('sorted_listing.manifest' '{}')",
+        manifest.display()
+    );
+    let right = right_rows(&folder).await;
+    let ctx = Session::new(2).sorted().await;
+    run(&ctx, &ddl).await;
+    assert_eq!(rows(&ctx, BY_KEY).await, right);
+    assert!(manifest.exists());
+    let ctx = Session::new(2).sorted().await;
+    run(&ctx, &ddl).await;
+    let error = error(&ctx, BY_KEY).await;
+    assert!(error.contains("/m' cannot be read"), "{error}");
+    assert!(error.contains("it is a manifest"), "{error}");
 }
 
 /// The same files may be declared otherwise.

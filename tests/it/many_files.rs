@@ -348,6 +348,24 @@ async fn folders_that_filters_leave_out_may_be_unreadable() {
     }
 }
 
+/// A limit may end a query before it comes to a file that is broken, as in DataFusion's own table.
+#[tokio::test]
+async fn files_that_a_limit_leaves_out_may_be_unreadable() {
+    let folder = folder_of(3);
+    std::fs::write(folder.path().join("99-broken.parquet"), b"PAR1 and so on").unwrap();
+    let session = Session::new(1).set("datafusion.execution.collect_statistics", false);
+    let ddl = folder.ddl("k").replace("TABLE t", "TABLE t (k BIGINT)");
+    for order in ["", " WITH ORDER (k)"] {
+        let ddl = ddl.replace(" WITH ORDER (k)", order);
+        let ctx = session.sorted().await;
+        run(&ctx, &ddl).await;
+        let sql = "SELECT k FROM t LIMIT 4";
+        assert_eq!(rows(&ctx, sql).await.len(), 4);
+        let error = error(&ctx, "SELECT k FROM t ORDER BY k").await;
+        assert!(error.contains("99-broken.parquet"), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn filters_on_folders_and_columns() {
     let folder = Folder::new();

@@ -25,7 +25,7 @@ use datafusion::datasource::listing::ListingTable;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{KeyValue, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use self::columns::Columns;
@@ -129,6 +129,12 @@ impl Manifest {
         let bytes = bytes.await.map_err(|e| exec_datafusion_err!("{e}"))??;
         self.place.write(bytes).await
     }
+}
+
+/// Whether `footer` is that of a manifest, which may lie among the files of a table by mistake.
+pub(super) fn is_manifest(footer: &ParquetMetaData) -> bool {
+    let pairs = footer.file_metadata().key_value_metadata();
+    pairs.into_iter().flatten().any(|pair| pair.key == OF)
 }
 
 /// All that decides what the footers of a table's files prove, apart from the files.

@@ -89,20 +89,22 @@ impl Place {
     /// Puts `manifest` there: whole or not at all, as stores do it.
     ///
     /// # Errors
-    /// If there is a file that is neither a manifest nor empty, which stays as it is, or nothing can be written there.
+    /// If there is a file that is no manifest, which stays as it is, or nothing can be written there.
     pub(super) async fn write(&self, manifest: Vec<u8>) -> Result<()> {
         let size = match self.store.head(&self.path).await {
             Ok(file) => file.size,
             Err(Error::NotFound { .. }) => return self.create(manifest).await,
             Err(e) => return Err(e.into()),
         };
-        if size > 0 {
-            let first = self.store.get_range(&self.path, 0..size.min(FIRST)).await?;
-            if !is_begun(&first) {
-                return exec_err!(
-                    "there is another file, which is no manifest. Give another path, or delete that file"
-                );
-            }
+        let first = match size {
+            // As devices have it.
+            0 => Bytes::new(),
+            _ => self.store.get_range(&self.path, 0..size.min(FIRST)).await?,
+        };
+        if !is_begun(&first) {
+            return exec_err!(
+                "there is another file, which is no manifest. Give another path, or delete that file"
+            );
         }
         self.store.put(&self.path, manifest.into()).await?;
         Ok(())
