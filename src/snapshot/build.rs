@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use datafusion::common::Result;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::table_schema::TableSchema;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
@@ -16,6 +17,9 @@ use super::{Files, HeldFooter, MOST_FOOTERS, Snapshot};
 
 /// How many files are read before what is known of them is put together.
 const CHUNK: usize = 2048;
+
+/// In how many tasks.
+const TASKS: usize = 4;
 
 /// A snapshot of the files in `listing`. The footers of those that `known` has are not read.
 ///
@@ -86,8 +90,37 @@ fn compare(listing: Vec<Listed>, known: Option<&Snapshot>) -> (Vec<(usize, usize
     (places, unread)
 }
 
+/// Reads the footers of `files`, in some tasks of many files each, so that footers are looked at on all cores.
 fn read_files(indexer: &Indexer, files: Vec<Unread>) -> BoxFuture<'static, Result<Vec<ReadFile>>> {
     let concurrency = indexer.reader.concurrency();
+    let tasks = concurrency.min(TASKS);
+    let per_task = files.len().div_ceil(tasks).max(1);
+    let mut files = files.into_iter();
+    let parts = std::iter::from_fn(|| {
+        let part: Vec<_> = files.by_ref().take(per_task).collect();
+        (!part.is_empty()).then_some(part)
+    });
+    let tasks = parts.map(|part| {
+        let read = read_in_turn(indexer, part, concurrency / tasks);
+        SpawnedTask::spawn(read)
+    });
+    let tasks: Vec<_> = tasks.collect();
+    async move {
+        let mut all = vec![];
+        for task in tasks {
+            let read = task.join_unwind().await;
+            all.extend(read.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))??);
+        }
+        Ok(all)
+    }
+    .boxed()
+}
+
+fn read_in_turn(
+    indexer: &Indexer,
+    files: Vec<Unread>,
+    concurrency: usize,
+) -> BoxFuture<'static, Result<Vec<ReadFile>>> {
     // Boxed one by one, and of owned parts: otherwise it takes the compiler a minute to see that this is `Send`.
     let files = files.into_iter().map(|file| {
         let indexer = indexer.clone();
