@@ -20,14 +20,15 @@ use crate::aggregate::SortedAggregateExec;
 use crate::scan::SortedScan;
 use crate::sequence::SequenceExec;
 
-/// The sorted scan of which the column of `plan` with this `index` is a column, unchanged, if nothing in between makes an
-/// order of its own.
+/// The sorted scan of whose key the column of `plan` with this `index` is a column, unchanged, if nothing in between makes
+/// an order of its own.
 ///
-/// What DataFusion 55.2 says of the order of other expressions is not always true, as of a cast to the time of day.
+/// What DataFusion 55.2 says of the order of other expressions is not always true, as of a cast to the time of day, or of
+/// columns after floats.
 pub(super) fn scan_of_column(plan: &Arc<dyn ExecutionPlan>, index: usize) -> Option<&SortedScan> {
     if let Some(exec) = plan.downcast_ref::<DataSourceExec>() {
         let scan = exec.data_source().downcast_ref::<SortedScan>()?;
-        return scan.is_column(index).then_some(scan);
+        return scan.is_key_before_floats(index).then_some(scan);
     }
     if let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() {
         let (side, index) = side_of(join, index)?;
@@ -69,15 +70,16 @@ pub(super) fn index_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     Some(expr.downcast_ref::<Column>()?.index())
 }
 
-/// The input of a merge join that the column with this `index` comes from, and its index there.
+/// The input whose rows a merge join gives in their order, and the index there of the column with this `index`, if it is of
+/// that input. Of the other one, each row may come several times, or NULL in its place.
 fn side_of(join: &SortMergeJoinExec, index: usize) -> Option<(&Arc<dyn ExecutionPlan>, usize)> {
-    use JoinType::*;
-    let has_both_sides = matches!(join.join_type, Inner | Left | Right | Full);
-    if !has_both_sides || !keeps_order(join.filter.as_ref(), join.join_type) {
+    if !keeps_order(join.filter.as_ref(), join.join_type) {
         return None;
     }
-    match index.checked_sub(join.left.schema().fields().len()) {
-        None => Some((&join.left, index)),
-        Some(index) => Some((&join.right, index)),
+    let of_right = index.checked_sub(join.left.schema().fields().len());
+    match (join.join_type, of_right) {
+        (JoinType::Inner | JoinType::Left, None) => Some((&join.left, index)),
+        (JoinType::Right, Some(index)) => Some((&join.right, index)),
+        _ => None,
     }
 }

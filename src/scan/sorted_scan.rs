@@ -20,6 +20,7 @@ use super::row_groups::{are_ascending, groups_in};
 use super::unit::Unit;
 use crate::layout::{Bounds, Slice};
 use crate::merge::MergeKey;
+use crate::proof::value_type;
 
 /// A [`DataSource`](datafusion::datasource::source::DataSource) whose output partitions are *slices*: sequences of units that are each read in key order.
 ///
@@ -171,13 +172,37 @@ impl SortedScan {
         self
     }
 
-    /// Whether what it gives as the column with this `index` is a column of the table, unchanged.
-    pub(crate) fn is_column(&self, index: usize) -> bool {
-        let Some(projection) = self.file_scan.file_source().projection() else {
-            return true;
+    /// Whether the column with this `index` is one of the key, unchanged, and before any of floats.
+    ///
+    /// DataFusion takes a column for constant that a filter compares with zero, and the columns after it for sorted. But
+    /// that finds `-0.0` and `0.0`, which are one after the other in the order.
+    pub(crate) fn is_key_before_floats(&self, index: usize) -> bool {
+        let column = match self.file_scan.file_source().projection() {
+            None => Some(index),
+            Some(projection) => projection
+                .as_ref()
+                .get(index)
+                .and_then(|projected| projected.expr.downcast_ref::<Column>())
+                .map(Column::index),
         };
-        let projected = projection.as_ref().get(index);
-        projected.is_some_and(|projected| projected.expr.is::<Column>())
+        let schema = self.file_scan.file_source().table_schema().table_schema();
+        let is_plain = |column: &usize| {
+            let field = schema.fields().get(*column);
+            field.is_some_and(|field| !value_type(field.data_type()).is_floating())
+        };
+        let columns = |ordering: &LexOrdering| {
+            let columns = ordering
+                .iter()
+                .map(|sort| sort.expr.downcast_ref::<Column>());
+            let columns: Vec<_> = columns
+                .map_while(|column| column.map(Column::index).filter(is_plain))
+                .collect();
+            columns
+        };
+        column.is_some_and(|column| {
+            let mut orderings = self.orderings().iter();
+            orderings.any(|ordering| columns(ordering).contains(&column))
+        })
     }
 
     pub(crate) fn options(&self) -> &ReadOptions {
