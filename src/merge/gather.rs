@@ -15,8 +15,6 @@ pub(super) struct Gather<'a> {
     left: usize,
     /// The batches that gathered rows are of.
     batches: Vec<&'a RecordBatch>,
-    /// For each source, its batch among them.
-    of_source: Vec<Option<usize>>,
     /// Batch and row of each gathered row.
     rows: Vec<(usize, usize)>,
     merged: Merged,
@@ -28,42 +26,70 @@ impl<'a> Gather<'a> {
             batch_size,
             left: limit,
             batches: vec![],
-            of_source: vec![],
             rows: vec![],
             merged: Merged::default(),
         }
     }
 
-    /// Goes on with other sources.
-    pub(super) fn begin(&mut self, sources: usize) {
-        self.of_source.clear();
-        self.of_source.resize(sources, None);
+    /// Adds the rows of one source.
+    pub(super) fn push(&mut self, source: &'a Source) -> Result<()> {
+        let len = source.rows.len().min(self.left);
+        if passes(len, self.batch_size) {
+            return self.pass(source, source.rows.start, len);
+        }
+        let rows: Vec<_> = source.rows.clone().map(|row| (0, row)).collect();
+        self.copy(std::slice::from_ref(source), &rows)
     }
 
-    /// Adds `len` rows of `source`, the one with this index, from `start` on.
-    pub(super) fn push(
+    /// Adds `rows` of `sources`: the number of a source, and a row of it.
+    pub(super) fn push_all(
         &mut self,
-        index: usize,
-        source: &'a Source,
-        start: usize,
-        len: usize,
+        sources: &'a [Source],
+        rows: &[(usize, usize)],
     ) -> Result<()> {
-        let len = len.min(self.left);
-        self.left -= len;
-        if passes(len, self.batch_size) {
-            self.flush()?;
-            self.merged.batches.push(source.batch.slice(start, len));
-            return Ok(());
+        let may_pass = |source: &Source| passes(source.rows.len(), self.batch_size);
+        if !sources.iter().any(may_pass) {
+            return self.copy(sources, rows);
         }
-        let batch = *self.of_source[index].get_or_insert_with(|| {
-            self.batches.push(&source.batch);
-            self.batches.len() - 1
-        });
-        self.rows
-            .extend((start..start + len).map(|row| (batch, row)));
-        self.merged.gathered += len;
-        if self.rows.len() >= self.batch_size {
-            self.flush()?;
+        let mut done = 0;
+        let mut at = 0;
+        for adjacent in rows.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
+            let (source, start) = adjacent[0];
+            if passes(adjacent.len().min(self.left), self.batch_size) {
+                self.copy(sources, &rows[done..at])?;
+                self.pass(&sources[source], start, adjacent.len().min(self.left))?;
+                done = at + adjacent.len();
+            }
+            at += adjacent.len();
+        }
+        self.copy(sources, &rows[done..])
+    }
+
+    /// Adds adjacent rows as they are.
+    fn pass(&mut self, source: &Source, start: usize, len: usize) -> Result<()> {
+        self.flush()?;
+        self.left -= len;
+        self.merged.batches.push(source.batch.slice(start, len));
+        Ok(())
+    }
+
+    /// Adds rows to be copied.
+    fn copy(&mut self, sources: &'a [Source], rows: &[(usize, usize)]) -> Result<()> {
+        let mut rows = &rows[..rows.len().min(self.left)];
+        self.left -= rows.len();
+        self.merged.gathered += rows.len();
+        while !rows.is_empty() {
+            let room = self.batch_size - self.rows.len();
+            let (now, later) = rows.split_at(rows.len().min(room));
+            let first = self.batches.len();
+            self.batches
+                .extend(sources.iter().map(|source| &source.batch));
+            let now = now.iter().map(|&(source, row)| (first + source, row));
+            self.rows.extend(now);
+            if self.rows.len() == self.batch_size {
+                self.flush()?;
+            }
+            rows = later;
         }
         Ok(())
     }
@@ -74,7 +100,6 @@ impl<'a> Gather<'a> {
             gather(&self.batches, &self.rows, &mut self.merged.batches)?;
             self.rows.clear();
             self.batches.clear();
-            self.of_source.fill(None);
         }
         Ok(())
     }

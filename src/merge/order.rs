@@ -1,49 +1,24 @@
 //! The order of the rows of several runs.
 
 use std::cmp::Ordering;
-use std::ops::Range;
 
 use datafusion::common::{Result, internal_datafusion_err};
 
 use super::keys::BatchKeys;
 use super::stretch::Source;
 
-/// Gives the rows of `sources` to `each` in order: the number of a source, and adjacent rows of it. Of rows with equal keys,
-/// those of the source whose place is first come first.
-pub(super) fn in_order(
-    sources: &[Source],
-    each: impl FnMut(usize, Range<usize>) -> Result<()>,
-) -> Result<()> {
+/// The rows of `sources` in order, each as the number of its source and its own. Of rows with equal keys, those of the source
+/// whose place is first come first.
+pub(super) fn in_order(sources: &[Source]) -> Result<Vec<(usize, usize)>> {
     match Packing::of(sources) {
-        Some(packing) => together(packing.sorted(), each),
-        None => together(sorted(sources)?, each),
+        Some(packing) => Ok(packing.sorted()),
+        None => sorted(sources),
     }
-}
-
-/// Gives rows that follow upon one another in a source to `each` together.
-fn together(
-    mut rows: impl Iterator<Item = (usize, usize)>,
-    mut each: impl FnMut(usize, Range<usize>) -> Result<()>,
-) -> Result<()> {
-    let Some((mut source, row)) = rows.next() else {
-        return Ok(());
-    };
-    let mut adjacent = row..row + 1;
-    for (next, row) in rows {
-        if next == source && row == adjacent.end {
-            adjacent.end += 1;
-        } else {
-            each(source, std::mem::replace(&mut adjacent, row..row + 1))?;
-            source = next;
-        }
-    }
-    each(source, adjacent)
 }
 
 /// How a row fits into 64 bits: what its key has more than the least one, and below that its source and its number.
 ///
-/// Sorting such numbers takes a third of the time of sorting rows with whole keys. Mostly they fit, since keys that are
-/// merged at a time are near to each other.
+/// Mostly they fit, since keys that are merged at a time are near to each other.
 struct Packing<'a> {
     sources: &'a [Source],
     /// The keys of the rows of each source.
@@ -51,6 +26,7 @@ struct Packing<'a> {
     least: u128,
     /// The low bits of the beginnings of keys, which are the same in all.
     shift: u32,
+    key_bits: u32,
     row_bits: u32,
     source_bits: u32,
     /// The sources by place.
@@ -76,6 +52,7 @@ impl<'a> Packing<'a> {
             prefixes,
             least,
             shift,
+            key_bits,
             row_bits,
             source_bits,
             by_place,
@@ -83,7 +60,7 @@ impl<'a> Packing<'a> {
     }
 
     /// Sources and rows, in order.
-    fn sorted(self) -> impl Iterator<Item = (usize, usize)> {
+    fn sorted(self) -> Vec<(usize, usize)> {
         let key_shift = self.source_bits + self.row_bits;
         let all = self.prefixes.iter().map(|prefixes| prefixes.len()).sum();
         let mut packed = Vec::with_capacity(all);
@@ -95,19 +72,58 @@ impl<'a> Packing<'a> {
                 key << key_shift | number << self.row_bits | row
             }));
         }
-        // It finds runs and merges them.
-        packed.sort();
-        packed.into_iter().map(move |packed| {
-            let row = packed & ((1 << self.row_bits) - 1);
-            let source = packed >> self.row_bits & ((1 << self.source_bits) - 1);
-            (self.by_place[source as usize], row as usize)
-        })
+        sort_by_bits(&mut packed, key_shift, self.key_bits, self.sources.len());
+        let row_mask = (1 << self.row_bits) - 1;
+        let source_mask = (1 << self.source_bits) - 1;
+        let places = packed.into_iter().map(|packed| {
+            let source = packed >> self.row_bits & source_mask;
+            (self.by_place[source as usize], (packed & row_mask) as usize)
+        });
+        places.collect()
     }
 }
 
 /// How many bits a number below `end` has.
 fn bits(end: usize) -> u32 {
     usize::BITS - end.saturating_sub(1).leading_zeros()
+}
+
+/// Fewer numbers are not worth the counting.
+const LEAST_TO_COUNT: usize = 512;
+/// So many counters are in the fastest cache.
+const MOST_DIGIT_BITS: u32 = 11;
+
+/// Sorts `numbers`, which are `runs` sorted runs, one after another, by the `bits` above the lowest `low`, below which they
+/// are in order.
+///
+/// O(n bits) by counting digits, which takes a third or less of the time of merging unless the runs are few.
+fn sort_by_bits(numbers: &mut Vec<u64>, low: u32, bits: u32, runs: usize) {
+    let digits = bits.div_ceil(MOST_DIGIT_BITS).max(1);
+    if numbers.len() < LEAST_TO_COUNT || digits > 2 * runs.ilog2() {
+        // It finds runs and merges them.
+        return numbers.sort();
+    }
+    let digit_bits = bits.div_ceil(digits);
+    let mask = (1 << digit_bits) - 1;
+    let mut sorted = vec![0; numbers.len()];
+    for digit in 0..digits {
+        let shift = low + digit * digit_bits;
+        let digit = |number: u64| (number >> shift & mask) as usize;
+        let mut places = vec![0_usize; 1 << digit_bits];
+        for &number in numbers.iter() {
+            places[digit(number)] += 1;
+        }
+        let mut before = 0;
+        for place in &mut places {
+            before += std::mem::replace(place, before);
+        }
+        for &number in numbers.iter() {
+            let place = &mut places[digit(number)];
+            sorted[*place] = number;
+            *place += 1;
+        }
+        std::mem::swap(numbers, &mut sorted);
+    }
 }
 
 /// The keys of the rows of a source, if their beginnings are all of them.
@@ -124,7 +140,7 @@ struct Row {
 }
 
 /// Sources and rows in order, whatever their keys are. Batches have far fewer rows than `u32::MAX`.
-fn sorted(sources: &[Source]) -> Result<impl Iterator<Item = (usize, usize)>> {
+fn sorted(sources: &[Source]) -> Result<Vec<(usize, usize)>> {
     let keys = sources.iter().map(|source| source.keys.as_deref());
     let keys: Option<Vec<&BatchKeys>> = keys.collect();
     let keys = keys.ok_or_else(|| internal_datafusion_err!("rows are merged without keys"))?;
@@ -146,11 +162,14 @@ fn sorted(sources: &[Source]) -> Result<impl Iterator<Item = (usize, usize)>> {
         order => order,
     });
     let places = rows.into_iter();
-    Ok(places.map(|row| (row.source as usize, row.row as usize)))
+    Ok(places
+        .map(|row| (row.source as usize, row.row as usize))
+        .collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
     use std::sync::Arc;
 
     use arrow::array::{ArrayRef, Int8Array, Int64Array, RecordBatch, StringArray};
@@ -179,14 +198,21 @@ mod tests {
         }
     }
 
-    fn rows_of(sources: &[Source]) -> Vec<(usize, usize)> {
-        let mut all = vec![];
-        in_order(sources, |source, rows| {
-            all.extend(rows.map(|row| (source, row)));
-            Ok(())
-        })
-        .unwrap();
-        all
+    #[test]
+    fn counting_and_merging_sort_alike() {
+        let mut random = Random::new(12);
+        for bits in 1..=44 {
+            let low = 19;
+            for (len, runs) in [(3, 2), (511, 64), (512, 2), (512, 4), (2000, 64)] {
+                // Below the keys they are in order.
+                let number = |below: u64| random.below(1 << bits) << low | below;
+                let mut numbers: Vec<_> = (0..len).map(number).collect();
+                let mut expected = numbers.clone();
+                expected.sort_unstable();
+                sort_by_bits(&mut numbers, low, bits, runs);
+                assert_eq!(numbers, expected, "{len} numbers of {bits} bits");
+            }
+        }
     }
 
     /// Few keys and many, near and far, short and longer than their beginnings, in both directions.
@@ -201,7 +227,7 @@ mod tests {
             let mut sources = vec![];
             let mut expected = vec![];
             for number in 0..count {
-                let len = 1 + random.below(40) as usize;
+                let len = 1 + random.below(if case % 7 == 0 { 400 } else { 40 }) as usize;
                 let mut keys: Vec<_> = (0..len).map(|_| random.below(width) as i64).collect();
                 keys.sort_unstable();
                 if reversed {
@@ -224,7 +250,7 @@ mod tests {
             }
             expected.sort_unstable();
             let expected: Vec<_> = expected.iter().map(|it| (it.3, it.2)).collect();
-            assert_eq!(rows_of(&sources), expected, "case {case}");
+            assert_eq!(in_order(&sources).unwrap(), expected, "case {case}");
             packed += usize::from(Packing::of(&sources).is_some());
         }
         assert!((100..300).contains(&packed), "{packed} of 400");
@@ -244,7 +270,7 @@ mod tests {
                 source(keys(vec![6, 2]), 0..2, 1, false),
             ];
             let expected = [(0, 1), (1, 1), (0, 0), (1, 0), (0, 2)];
-            assert_eq!(rows_of(&sources), expected);
+            assert_eq!(in_order(&sources).unwrap(), expected);
         }
     }
 }

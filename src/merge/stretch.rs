@@ -43,16 +43,13 @@ impl Stretch {
 
 /// The first `limit` rows of `stretches`, which come one after another, in batches of about `batch_size` rows.
 ///
-/// O(n log sources), by a sort that finds what is in order already.
+/// See [`in_order`] for the complexity.
 pub(super) fn merge(stretches: &[Stretch], batch_size: usize, limit: usize) -> Result<Merged> {
     let mut gather = Gather::new(batch_size, limit);
     for Stretch { sources } in stretches {
-        gather.begin(sources.len());
         match &sources[..] {
-            [source] => gather.push(0, source, source.rows.start, source.rows.len())?,
-            sources => in_order(sources, |number, rows| {
-                gather.push(number, &sources[number], rows.start, rows.len())
-            })?,
+            [source] => gather.push(source)?,
+            sources => gather.push_all(sources, &in_order(sources)?)?,
         }
     }
     gather.finish()
