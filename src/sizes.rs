@@ -1,6 +1,6 @@
 //! Sizes that footers claim. A footer may claim any number: what is absurd is cut, so that sums do not overflow.
 
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 
 /// More than a column of a row group has, in bytes or rows. Millions of them can be added.
 const MOST: u64 = 1 << 40;
@@ -24,6 +24,13 @@ pub(crate) fn decoded(group: &RowGroupMetaData) -> u64 {
 pub(crate) fn compressed(group: &RowGroupMetaData) -> u64 {
     let columns = group.columns().iter();
     columns.map(|column| size(column.compressed_size())).sum()
+}
+
+/// The bytes of the dictionary of a column in a row group, as they are in the file.
+pub(crate) fn dictionary(column: &ColumnChunkMetaData) -> u64 {
+    let start = column.dictionary_page_offset();
+    let bytes = start.and_then(|start| column.data_page_offset().checked_sub(start));
+    bytes.map_or(0, size)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 
+use super::integer_keys::integer_keys;
 use crate::key_prefix::key_prefix;
 use crate::key_value::KeyValue;
 use crate::layout::Bounds;
@@ -83,13 +84,18 @@ impl MergeKey {
 pub(crate) struct Keys {
     key: MergeKey,
     converter: RowConverter,
+    /// How the one column is compared, if there is only one.
+    only: Option<SortOptions>,
 }
 
 /// A key with its first bytes at hand, which are mostly enough to compare it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyRef<'a> {
     prefix: u128,
-    bytes: &'a [u8],
+    /// What comes after its prefix.
+    rest: &'a [u8],
+    /// How many bytes it has.
+    len: usize,
     reversed: bool,
 }
 
@@ -104,33 +110,41 @@ pub(crate) struct KeyBuf {
 /// The keys of all rows of a batch.
 #[derive(Debug)]
 pub(super) struct BatchKeys {
-    rows: Rows,
     prefixes: Vec<u128>,
-    /// Whether no key is longer than its prefix.
-    are_short: bool,
+    whole: Whole,
     reversed: bool,
+}
+
+/// The keys of a batch, beyond their prefixes.
+#[derive(Debug)]
+enum Whole {
+    /// They have so many bytes each, which are no more than a prefix has.
+    Prefixes(usize),
+    Rows {
+        rows: Rows,
+        /// Whether no key is longer than its prefix.
+        are_short: bool,
+    },
 }
 
 impl Keys {
     pub(crate) fn try_new(key: MergeKey, schema: &Schema) -> Result<Self> {
-        let fields = key
-            .ordering
-            .iter()
-            .map(|sort| {
-                // Bounds are in the order that was declared.
-                let options = if key.reversed {
-                    reverse(sort.options)
-                } else {
-                    sort.options
-                };
-                Ok(SortField::new_with_options(
-                    sort.expr.data_type(schema)?,
-                    options,
-                ))
-            })
-            .collect::<Result<_>>()?;
+        // Bounds are in the order that was declared.
+        let options = |sort: &PhysicalSortExpr| match key.reversed {
+            true => reverse(sort.options),
+            false => sort.options,
+        };
+        let field = |sort: &PhysicalSortExpr| {
+            let data_type = sort.expr.data_type(schema)?;
+            Ok(SortField::new_with_options(data_type, options(sort)))
+        };
+        let fields = key.ordering.iter().map(field).collect::<Result<_>>()?;
         Ok(Self {
             converter: RowConverter::new(fields)?,
+            only: match &key.ordering[..] {
+                [sort] => Some(options(sort)),
+                _ => None,
+            },
             key,
         })
     }
@@ -173,8 +187,19 @@ impl Keys {
 
     /// The keys of all rows.
     pub(super) fn of_batch(&self, columns: &[ArrayRef]) -> Result<BatchKeys> {
-        let rows = self.converter.convert_columns(columns)?;
         let reversed = self.key.reversed;
+        let integers = |options| integer_keys(columns.first()?, options);
+        if let Some((mut prefixes, bytes)) = self.only.and_then(integers) {
+            if reversed {
+                prefixes.iter_mut().for_each(|prefix| *prefix = !*prefix);
+            }
+            return Ok(BatchKeys {
+                prefixes,
+                whole: Whole::Prefixes(bytes),
+                reversed,
+            });
+        }
+        let rows = self.converter.convert_columns(columns)?;
         let mut longest = 0;
         let prefix = |row: Row<'_>| {
             longest = longest.max(row.data().len());
@@ -182,9 +207,11 @@ impl Keys {
         };
         let prefixes = rows.iter().map(prefix).collect();
         Ok(BatchKeys {
-            rows,
             prefixes,
-            are_short: longest <= size_of::<u128>(),
+            whole: Whole::Rows {
+                rows,
+                are_short: longest <= size_of::<u128>(),
+            },
             reversed,
         })
     }
@@ -201,19 +228,32 @@ fn prefix(bytes: &[u8], reversed: bool) -> u128 {
     if reversed { !prefix } else { prefix }
 }
 
+/// The bytes that are not in the prefix of a key.
+fn after_prefix(bytes: &[u8]) -> &[u8] {
+    bytes.get(size_of::<u128>()..).unwrap_or_default()
+}
+
 impl<'a> KeyRef<'a> {
     fn new(bytes: &'a [u8], reversed: bool) -> Self {
         Self {
             prefix: prefix(bytes, reversed),
-            bytes,
+            rest: after_prefix(bytes),
+            len: bytes.len(),
             reversed,
         }
     }
 
     pub(super) fn to_owned(self) -> KeyBuf {
+        let prefix = match self.reversed {
+            true => !self.prefix,
+            false => self.prefix,
+        };
+        let mut bytes = prefix.to_be_bytes().to_vec();
+        bytes.extend(self.rest);
+        bytes.truncate(self.len);
         KeyBuf {
             prefix: self.prefix,
-            bytes: self.bytes.into(),
+            bytes: bytes.into(),
             reversed: self.reversed,
         }
     }
@@ -226,7 +266,7 @@ impl<'a> KeyRef<'a> {
     /// Which of two keys of one merge comes first.
     pub(super) fn cmp(self, other: KeyRef<'_>) -> Ordering {
         self.prefix.cmp(&other.prefix).then_with(|| {
-            let order = self.bytes.cmp(other.bytes);
+            let order = self.rest.cmp(other.rest);
             if self.reversed {
                 order.reverse()
             } else {
@@ -250,7 +290,8 @@ impl KeyBuf {
     pub(super) fn as_ref(&self) -> KeyRef<'_> {
         KeyRef {
             prefix: self.prefix,
-            bytes: &self.bytes,
+            rest: after_prefix(&self.bytes),
+            len: self.bytes.len(),
             reversed: self.reversed,
         }
     }
@@ -264,13 +305,24 @@ impl BatchKeys {
 
     /// Whether keys are equal if their beginnings are.
     pub(super) fn are_short(&self) -> bool {
-        self.are_short
+        match self.whole {
+            Whole::Prefixes(_) => true,
+            Whole::Rows { are_short, .. } => are_short,
+        }
     }
 
     pub(super) fn get(&self, row: usize) -> KeyRef<'_> {
+        let (rest, len): (&[u8], _) = match &self.whole {
+            Whole::Prefixes(bytes) => (&[], *bytes),
+            Whole::Rows { rows, .. } => {
+                let bytes = rows.row(row).data();
+                (after_prefix(bytes), bytes.len())
+            }
+        };
         KeyRef {
             prefix: self.prefixes[row],
-            bytes: self.rows.row(row).data(),
+            rest,
+            len,
             reversed: self.reversed,
         }
     }

@@ -3,6 +3,7 @@
 mod bounded;
 mod cursor;
 mod gather;
+mod integer_keys;
 mod keys;
 mod order;
 mod output;

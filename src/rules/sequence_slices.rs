@@ -208,7 +208,12 @@ fn in_sequence(
     ordering: Option<LexOrdering>,
     fetch: Option<usize>,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let InPieces { scan, runs, places } = pieces;
+    let InPieces {
+        scan,
+        runs,
+        places,
+        at_once,
+    } = pieces;
     let overlap = if runs.len() > 1 {
         // The columns that the nodes let through.
         let Some(key) = scan.merge_key() else {
@@ -221,6 +226,7 @@ fn in_sequence(
             key: key.with_ordering(by),
             runs: runs.into(),
             places: places.into(),
+            at_once: at_once.into(),
             bounds: (0..scan.slice_count())
                 .map(|slice| scan.first_bounds(slice))
                 .collect(),

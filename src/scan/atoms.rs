@@ -2,9 +2,12 @@
 
 use std::ops::Range;
 
+use arrow::datatypes::FieldRef;
 use datafusion::common::Result;
 
 use super::SortedScan;
+use super::at_once::bytes_at_once;
+use super::footer::Footer;
 use super::row_groups::cut_to;
 use super::row_ranges::{can_select_rows, row_ranges, select_rows};
 use super::unit::Unit;
@@ -15,6 +18,8 @@ pub(super) struct Atom {
     /// What it is of the file, if the file is cut.
     part: Option<AtomPart>,
     pub(super) bytes: u64,
+    /// How many bytes of it may be decoded at once, see [`bytes_at_once`]; 0 if its reader should be asked again and again.
+    pub(super) at_once: u64,
 }
 
 struct AtomPart {
@@ -28,10 +33,31 @@ pub(super) const PER_DICTIONARY: u64 = 4;
 
 /// How small parts of a row group should be.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Chunk {
+pub(super) struct Chunk<'a> {
     pub(super) bytes: u64,
     /// How many times the bytes of its dictionaries each has at least.
     pub(super) per_dictionary: u64,
+    /// The columns that are read, if what takes less memory so is to be decoded at once.
+    pub(super) at_once: Option<&'a [FieldRef]>,
+}
+
+impl Chunk<'_> {
+    /// How many bytes of a row group may be decoded at once.
+    fn at_once(&self, footer: &Footer, group: usize) -> u64 {
+        match (self.at_once, footer.whole()) {
+            (Some(columns), Some(footer)) => bytes_at_once(&footer.row_groups()[group], columns),
+            _ => 0,
+        }
+    }
+
+    /// How many times the bytes of its dictionaries a part has at least, of which so many bytes may be decoded at once.
+    fn per_dictionary(&self, at_once: u64) -> u64 {
+        if at_once > 0 {
+            PER_DICTIONARY
+        } else {
+            self.per_dictionary
+        }
+    }
 }
 
 impl Atom {
@@ -54,12 +80,13 @@ impl SortedScan {
     }
 
     /// The row groups of a unit that can be cut, those much larger than a `chunk` cut further; or the unit.
-    pub(super) fn atoms(&self, unit: usize, chunk: Chunk) -> Vec<Atom> {
+    pub(super) fn atoms(&self, unit: usize, chunk: Chunk<'_>) -> Vec<Atom> {
         let whole = || {
             vec![Atom {
                 unit,
                 part: None,
                 bytes: self.decoded_bytes(unit),
+                at_once: self.at_once(unit, chunk),
             }]
         };
         let (Some(footer), Some(groups)) =
@@ -70,9 +97,10 @@ impl SortedScan {
         let mut atoms = vec![];
         for group in groups {
             let bytes = footer.row_groups()[group].decoded;
+            let at_once = chunk.at_once(footer, group);
             let rows = match footer.whole() {
                 Some(footer) if can_select_rows(self.file(unit)) => {
-                    row_ranges(footer, group, chunk.bytes, chunk.per_dictionary)
+                    row_ranges(footer, group, chunk.bytes, chunk.per_dictionary(at_once))
                 }
                 _ => vec![],
             };
@@ -85,6 +113,7 @@ impl SortedScan {
                 unit,
                 part: Some(AtomPart { group, rows }),
                 bytes: bytes / count,
+                at_once: at_once / count,
             }));
         }
         if atoms.len() < 2 {
@@ -94,6 +123,17 @@ impl SortedScan {
             atoms.reverse();
         }
         atoms
+    }
+
+    /// How many bytes of a unit that is not cut may be decoded at once: those of its largest row group.
+    fn at_once(&self, unit: usize, chunk: Chunk<'_>) -> u64 {
+        let (Some(footer), Some(groups)) =
+            (&self.units[unit].facts.footer, self.row_groups_of(unit))
+        else {
+            return 0;
+        };
+        let groups = groups.map(|group| chunk.at_once(footer, group));
+        groups.max().unwrap_or(0)
     }
 
     /// A unit cut down to adjacent atoms: row groups, or rows of one.

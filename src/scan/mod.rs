@@ -1,5 +1,6 @@
 //! The data sources that a sorted table puts into DataFusion's `DataSourceExec`.
 
+mod at_once;
 mod atoms;
 mod byte_ranges;
 mod clip;

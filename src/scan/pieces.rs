@@ -27,6 +27,8 @@ pub(crate) struct InPieces {
     pub(crate) runs: Vec<Vec<usize>>,
     /// For each slice, the unit that it is of: of rows with equal keys, those of the first unit come first.
     pub(crate) places: Vec<usize>,
+    /// For each slice, how many bytes may be decoded at once that its reader would hold otherwise.
+    pub(crate) at_once: Vec<u64>,
 }
 
 /// Units that are read one after another by one reader.
@@ -37,6 +39,8 @@ struct Piece {
     /// How far into that unit it begins, of 1.
     offset: f64,
     units: Vec<Unit>,
+    /// How many of its bytes may be decoded at once.
+    at_once: u64,
 }
 
 impl SortedScan {
@@ -89,7 +93,11 @@ impl SortedScan {
         // Each run that is merged holds a piece.
         let budget = size.bytes * size.at_least;
         let merged = runs.len().max(1) as u64;
+        let columns = self.read_columns();
+        // In reverse, row groups are decoded at once as it is.
+        let beyond_budget = merged * bytes > budget && !self.reversed;
         let chunk = Chunk {
+            at_once: beyond_budget.then_some(&columns[..]),
             bytes: bytes.min(budget / merged).max(size.row_group),
             // The more there are open at a time, the more it is worth to hold less of each.
             per_dictionary: (PER_DICTIONARY / merged).max(1),
@@ -121,9 +129,11 @@ impl SortedScan {
         let mut slices = vec![];
         let mut of_run = vec![vec![]; runs.len()];
         let mut places = vec![];
+        let mut at_once = vec![];
         for piece in pieces {
             of_run[piece.run].push(slices.len());
             places.push(piece.place);
+            at_once.push(piece.at_once);
             let first = units.len();
             units.extend(piece.units);
             let run = (first..units.len()).collect();
@@ -133,6 +143,7 @@ impl SortedScan {
             scan: self.with_slices(units, slices),
             runs: of_run,
             places,
+            at_once,
         }))
     }
 
@@ -143,7 +154,8 @@ impl SortedScan {
             return InPieces {
                 scan: self.clone(),
                 runs: slices.clone().map(|slice| vec![slice]).collect(),
-                places: slices.collect(),
+                places: slices.clone().collect(),
+                at_once: vec![0; slices.len()],
             };
         }
         let in_order = self.slices_in_order().into_iter();
@@ -155,7 +167,8 @@ impl SortedScan {
                 ..self.clone()
             },
             runs: vec![slices.clone().collect()],
-            places: slices.collect(),
+            places: slices.clone().collect(),
+            at_once: vec![0; slices.len()],
         }
     }
 
@@ -243,6 +256,7 @@ impl Pieces {
                 place: atoms[0].unit,
                 offset: 1.0 - atoms.len() as f64 / of_unit as f64,
                 units: vec![],
+                at_once: 0,
             });
             self.room = self.bytes;
         }
@@ -258,7 +272,13 @@ impl Pieces {
             // Larger than a piece should be, and a piece by itself.
             self.room = 0;
         }
-        taken.max(1)
+        let taken = taken.max(1);
+        if let Some(piece) = self.pieces.last_mut() {
+            // One is read after the other.
+            let at_once = atoms[..taken].iter().map(|atom| atom.at_once).max();
+            piece.at_once = piece.at_once.max(at_once.unwrap_or(0));
+        }
+        taken
     }
 
     fn push(&mut self, unit: Unit) {

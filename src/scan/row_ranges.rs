@@ -7,7 +7,7 @@ use datafusion::datasource::physical_plan::parquet::{
     ParquetAccessPlan, ParquetRowSelection, RowGroupAccess,
 };
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::file::metadata::ParquetMetaData;
 
 use super::row_groups::{groups_in, with_statistics_of_some_rows};
 use super::unit::Unit;
@@ -33,14 +33,7 @@ pub(super) fn row_ranges(
 ) -> Vec<Range<usize>> {
     let metadata = &footer.row_groups()[group];
     let rows = sizes::rows(metadata) as usize;
-    let dictionary = |column: &ColumnChunkMetaData| {
-        let start = column.dictionary_page_offset()?;
-        column
-            .data_page_offset()
-            .checked_sub(start)
-            .map(sizes::size)
-    };
-    let dictionaries: u64 = metadata.columns().iter().filter_map(dictionary).sum();
+    let dictionaries: u64 = metadata.columns().iter().map(sizes::dictionary).sum();
     let bytes = bytes.max(per_dictionary * dictionaries);
     let ranges = (sizes::decoded(metadata) / bytes.max(1)).min(rows as u64) as usize;
     let largest = metadata

@@ -126,6 +126,15 @@ impl SequenceExec {
         }
     }
 
+    /// For each input, how many bytes may be decoded at once, if all rows are asked for.
+    fn at_once(&self) -> Vec<usize> {
+        let overlap = self.overlap.as_ref().filter(|_| self.fetch.is_none());
+        let bytes = |input: usize| overlap?.at_once.get(input).copied();
+        (0..self.inputs())
+            .map(|input| usize::try_from(bytes(input).unwrap_or(0)).unwrap_or(usize::MAX))
+            .collect()
+    }
+
     fn inputs(&self) -> usize {
         self.input.output_partitioning().partition_count()
     }
@@ -243,7 +252,7 @@ impl ExecutionPlan for SequenceExec {
             MetricBuilder::new(&self.metrics).peak_memory_usage("read_ahead_peak_bytes", partition);
         let read_ahead = ReadAhead::new(
             self.read_ahead_bytes,
-            inputs,
+            self.at_once(),
             consumer("SequenceExec"),
             peak,
         );
@@ -251,7 +260,7 @@ impl ExecutionPlan for SequenceExec {
             batch_size: context.session_config().batch_size(),
             fetch: self.fetch,
             // As many again wait for a core, so that it has the next at hand: the merge goes on only when the first ends.
-            tasks: 2 * context.session_config().target_partitions(),
+            tasks: 4 * context.session_config().target_partitions(),
             reservation: consumer("SequenceExec merge"),
         };
         let seams = self.seams()?;

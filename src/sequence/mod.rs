@@ -26,6 +26,8 @@ pub(crate) struct Overlap {
     pub(crate) places: Arc<[usize]>,
     /// Where the keys of each partition lie. Partitions are numbered about in the order in which they begin.
     pub(crate) bounds: Arc<[Option<Bounds>]>,
+    /// For each partition, how many bytes may be decoded at once that its reader would hold otherwise.
+    pub(crate) at_once: Arc<[u64]>,
 }
 
 impl Overlap {

@@ -10,10 +10,13 @@ use tokio::sync::Notify;
 /// How much may be buffered, and what is.
 ///
 /// Batches of inputs that are needed to go on are always let in one at a time, whatever the budget, so that they make
-/// progress. All others wait for room, in the budget and in the memory pool.
+/// progress, and up to the bytes that their readers would hold otherwise, if the memory pool has room. All others wait for
+/// room, in the budget and in the memory pool.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
     budget: usize,
+    /// For each input, how many bytes may be buffered beyond the budget, once it is needed.
+    at_once: Vec<usize>,
     state: Mutex<State>,
     /// For each input, that it may try again.
     try_again: Vec<Notify>,
@@ -29,7 +32,10 @@ struct State {
     unneeded: usize,
     /// The batches that are buffered of each input.
     batches: Vec<usize>,
+    /// What is buffered within the budget.
     bytes: usize,
+    /// What is buffered of each input beyond the budget.
+    beyond: Vec<usize>,
     reservation: MemoryReservation,
     /// Whether the memory pool had no room the last time that some was asked for.
     refused: bool,
@@ -40,23 +46,29 @@ struct State {
 
 /// What a buffered batch was charged. Give it back with [`ReadAhead::release`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Charge(usize);
+pub(super) struct Charge {
+    bytes: usize,
+    beyond_budget: bool,
+}
 
 impl ReadAhead {
     pub(super) fn new(
         budget: usize,
-        inputs: usize,
+        at_once: Vec<usize>,
         reservation: MemoryReservation,
         peak: Gauge,
     ) -> Self {
+        let inputs = at_once.len();
         Self {
             budget,
+            at_once,
             state: Mutex::new(State {
                 needed: vec![false; inputs],
                 waiting: VecDeque::new(),
                 unneeded: 0,
                 batches: vec![0; inputs],
                 bytes: 0,
+                beyond: vec![0; inputs],
                 reservation,
                 refused: false,
                 closed: false,
@@ -84,7 +96,7 @@ impl ReadAhead {
 
     fn try_admit(&self, input: usize, bytes: usize) -> Option<Charge> {
         let mut state = self.state();
-        let charge = state.try_admit(input, bytes, self.budget);
+        let charge = state.try_admit(input, bytes, self.budget, self.at_once[input]);
         match charge {
             None => {
                 if !state.waiting.contains(&input) {
@@ -120,6 +132,7 @@ impl ReadAhead {
         let mut state = self.state();
         state.closed = true;
         state.bytes = 0;
+        state.beyond.fill(0);
         state.reservation.free();
     }
 
@@ -128,8 +141,12 @@ impl ReadAhead {
         let mut state = self.state();
         state.batches[input] -= 1;
         if !state.closed {
-            state.bytes -= charge.0;
-            state.reservation.shrink(charge.0);
+            if charge.beyond_budget {
+                state.beyond[input] -= charge.bytes;
+            } else {
+                state.bytes -= charge.bytes;
+            }
+            state.reservation.shrink(charge.bytes);
         }
         // It may be needed, and have room by that.
         self.try_again[input].notify_one();
@@ -165,21 +182,33 @@ impl ReadAhead {
 }
 
 impl State {
-    fn try_admit(&mut self, input: usize, bytes: usize, budget: usize) -> Option<Charge> {
-        let must_progress = self.needed[input] && self.batches[input] == 0;
-        let charge = if self.closed || must_progress {
-            Charge(0)
-        } else if self.bytes + bytes > budget {
-            return None;
-        } else {
+    fn try_admit(
+        &mut self,
+        input: usize,
+        bytes: usize,
+        budget: usize,
+        at_once: usize,
+    ) -> Option<Charge> {
+        let mut charge = Charge {
+            bytes,
+            beyond_budget: false,
+        };
+        if self.closed || self.needed[input] && self.batches[input] == 0 {
+            charge.bytes = 0;
+        } else if self.bytes + bytes <= budget {
             self.refused = self.reservation.try_grow(bytes).is_err();
             if self.refused {
                 return None;
             }
-            Charge(bytes)
-        };
-        self.bytes += charge.0;
-        self.peak.set_max(self.bytes);
+            self.bytes += bytes;
+        } else if self.needed[input] && self.beyond[input] + bytes <= at_once {
+            self.reservation.try_grow(bytes).ok()?;
+            self.beyond[input] += bytes;
+            charge.beyond_budget = true;
+        } else {
+            return None;
+        }
+        self.peak.set_max(self.reservation.size());
         self.batches[input] += 1;
         Some(charge)
     }
