@@ -127,7 +127,8 @@ impl Sequencer {
         let ordering = merge.expr().clone();
         // Where there is nothing to cut, the slices are the inputs. Those in key order are one run, and each merges its
         // own runs, if it has several. Others have to be compared by the whole key: see `with_whole_ordering`.
-        let inputs = match self.pieces(scan)? {
+        let limit = merge.fetch().or(chain.fetch);
+        let inputs = match self.pieces(scan, limit)? {
             Some(pieces) => pieces,
             None => scan.uncut(),
         };
@@ -146,14 +147,14 @@ impl Sequencer {
         if chain.filters_limited_rows {
             return Ok(None);
         }
-        let Some(pieces) = self.pieces(scan)? else {
+        let Some(pieces) = self.pieces(scan, chain.fetch)? else {
             return Ok(None);
         };
         let ordering = plan.output_ordering().cloned();
         in_sequence(&chain, pieces, ordering, chain.fetch)
     }
 
-    fn pieces(&self, scan: &SortedScan) -> Result<Option<InPieces>> {
+    fn pieces(&self, scan: &SortedScan, limit: Option<usize>) -> Result<Option<InPieces>> {
         if !self.may_cut || self.cores < 2 {
             return Ok(None);
         }
@@ -162,6 +163,7 @@ impl Sequencer {
             at_least: PIECES_PER_CORE * self.cores,
             at_most: MOST_PIECES,
             row_group: LEAST_OF_ROW_GROUP,
+            all_rows: limit.is_none(),
         })
     }
 }

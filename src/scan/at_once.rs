@@ -93,3 +93,77 @@ fn text(chunk: &ColumnChunkMetaData) -> Option<u64> {
         (None, _) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array, ListArray, RecordBatch, StringArray};
+    use arrow::datatypes::{Field, Int64Type};
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::metadata::ParquetMetaData;
+    use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
+
+    use super::*;
+
+    const ROWS: i64 = 5000;
+
+    fn footer(column: ArrayRef, properties: WriterPropertiesBuilder) -> Arc<ParquetMetaData> {
+        let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
+        let mut writer =
+            ArrowWriter::try_new(vec![], batch.schema(), Some(properties.build())).unwrap();
+        writer.write(&batch).unwrap();
+        Arc::new(writer.finish().unwrap())
+    }
+
+    fn at_once(footer: &ParquetMetaData, data_type: DataType) -> u64 {
+        let field = Arc::new(Field::new("a", data_type, true));
+        bytes_at_once(footer.row_group(0), &[field])
+    }
+
+    #[test]
+    fn values_that_are_not_packed_take_less_than_their_reader() {
+        let distinct: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS));
+        for dictionary in [true, false] {
+            let properties = WriterProperties::builder().set_dictionary_enabled(dictionary);
+            let bytes = at_once(&footer(Arc::clone(&distinct), properties), DataType::Int64);
+            // What was fetched, and the same uncompressed.
+            let least = 2 * 8 * ROWS as u64;
+            assert!((least..2 * least).contains(&bytes), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn values_that_are_packed_take_more_than_their_reader() {
+        let same: ArrayRef = Arc::new(Int64Array::from_iter_values((0..ROWS).map(|_| 7)));
+        let footer = footer(same, WriterProperties::builder());
+        assert_eq!(at_once(&footer, DataType::Int64), 0);
+    }
+
+    #[test]
+    fn strings_of_a_dictionary_are_copied_but_for_views() {
+        let words = (0..ROWS).map(|row| format!("{:0100}", row % 10));
+        let words: ArrayRef = Arc::new(StringArray::from_iter_values(words));
+        let dictionary = footer(Arc::clone(&words), WriterProperties::builder());
+        assert_eq!(at_once(&dictionary, DataType::Utf8), 0);
+        let plain = WriterProperties::builder().set_dictionary_enabled(false);
+        let plain = footer(words, plain);
+        for data_type in [DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View] {
+            assert!(
+                at_once(&plain, data_type.clone()) > 100 * ROWS as u64,
+                "{data_type}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_decoded_at_once() {
+        let list = ListArray::from_iter_primitive::<Int64Type, _, _>([Some([Some(1)])]);
+        let data_type = arrow::array::Array::data_type(&list).clone();
+        let list = footer(Arc::new(list), WriterProperties::builder());
+        assert_eq!(at_once(&list, data_type), 0);
+        // Of columns that the file lacks, nothing is held.
+        let other = Arc::new(Field::new("b", DataType::Int64, true));
+        assert_eq!(bytes_at_once(list.row_group(0), &[other]), 0);
+    }
+}

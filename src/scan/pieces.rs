@@ -18,6 +18,8 @@ pub(crate) struct PieceSize {
     pub(crate) at_most: u64,
     /// The bytes below which a row group is not cut: a piece costs the opening of a file.
     pub(crate) row_group: u64,
+    /// Whether all rows are asked for. Then row groups may be decoded at once.
+    pub(crate) all_rows: bool,
 }
 
 /// A scan whose slices are pieces of runs.
@@ -94,10 +96,10 @@ impl SortedScan {
         let budget = size.bytes * size.at_least;
         let merged = runs.len().max(1) as u64;
         let columns = self.read_columns();
-        // In reverse, row groups are decoded at once as it is.
-        let beyond_budget = merged * bytes > budget && !self.reversed;
+        // What fits into the budget is read ahead. In reverse, row groups are decoded at once as it is.
+        let at_once = merged * bytes > budget && size.all_rows && !self.reversed;
         let chunk = Chunk {
-            at_once: beyond_budget.then_some(&columns[..]),
+            at_once: at_once.then_some(&columns[..]),
             bytes: bytes.min(budget / merged).max(size.row_group),
             // The more there are open at a time, the more it is worth to hold less of each.
             per_dictionary: (PER_DICTIONARY / merged).max(1),

@@ -40,6 +40,10 @@ use crate::merge::{BoundedMerge, MergeKey, MergeOptions, Seams};
 /// the memory pool. Where that refuses, less is read ahead, down to none. The partition being emitted always makes
 /// progress. What is not counted is one batch of each partition that is being read, and the buffers of its reader.
 ///
+/// Where many partitions overlap, their readers hold more than the budget: a row group each, with its dictionaries. If the
+/// rows take no more than that, they are decoded at once, beyond the budget, and the reader lets go of the rest. That is
+/// counted too, and not done where the memory pool has no room, or not all rows are asked for.
+///
 /// ```text
 /// SequenceExec: [ts@0 ASC NULLS LAST], inputs=64
 ///   DataSourceExec: SortedScan: slices=64, …
@@ -260,7 +264,7 @@ impl ExecutionPlan for SequenceExec {
             batch_size: context.session_config().batch_size(),
             fetch: self.fetch,
             // As many again wait for a core, so that it has the next at hand: the merge goes on only when the first ends.
-            tasks: 4 * context.session_config().target_partitions(),
+            tasks: 2 * context.session_config().target_partitions(),
             reservation: consumer("SequenceExec merge"),
         };
         let seams = self.seams()?;

@@ -1,8 +1,12 @@
 //! Tables whose files overlap.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
+use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
 use datafusion::physical_plan::collect;
+use datafusion::prelude::SessionContext;
+use parquet::file::properties::WriterProperties;
 
 use crate::support::*;
 
@@ -158,4 +162,88 @@ async fn merges_are_accounted_for() {
     run(&ctx, &folder.ddl("k")).await;
     assert_eq!(rows(&ctx, BY_KEY).await, expected(40, 1000, 0));
     assert_eq!(ctx.runtime_env().memory_pool.reserved(), 0);
+}
+
+/// Readers of many runs hold more than the budget. What takes less memory decoded is decoded at once, if all is asked for.
+#[tokio::test]
+async fn row_groups_of_many_runs_are_decoded_at_once() {
+    let (files, rows, budget) = (12, 2000, 20_000);
+    let folder = staggered(files, rows, 0);
+    let session = || Session::new(2).set("sorted_listing.read_ahead_bytes", budget);
+    let ctx = session().sorted().await;
+    run(&ctx, &folder.ddl("k")).await;
+    let peak = async |ctx: &SessionContext, sql: &str| {
+        let plan = physical_plan(ctx, sql).await;
+        collect(plan.clone(), ctx.task_ctx()).await.unwrap();
+        metric(&plan, "read_ahead_peak_bytes")
+    };
+    let decoded = 2 * 8 * (files * rows) as usize;
+    let found = peak(&ctx, BY_KEY).await;
+    // Readers hold no more than what they fetch, and as much again.
+    assert!(
+        (budget + 1..budget + 3 * decoded).contains(&found),
+        "{found}"
+    );
+    assert_eq!(
+        crate::support::rows(&ctx, BY_KEY).await,
+        expected(files, rows, 0)
+    );
+    let found = peak(&ctx, &format!("{BY_KEY} LIMIT 10000")).await;
+    assert!(found <= budget, "{found} for a limit");
+    assert_eq!(ctx.runtime_env().memory_pool.reserved(), 0);
+
+    // Not where there is no room.
+    let limit = 100_000;
+    let ctx = session().with_memory(limit).sorted().await;
+    run(&ctx, &folder.ddl("k")).await;
+    let found = peak(&ctx, BY_KEY).await;
+    assert!(found <= limit, "{found}");
+    assert_eq!(
+        crate::support::rows(&ctx, BY_KEY).await,
+        expected(files, rows, 0)
+    );
+}
+
+/// Parts of a row group would each decode its dictionary again.
+#[tokio::test]
+async fn dictionaries_of_many_runs_are_decoded_once() {
+    const ROWS: i64 = 9000;
+    let folder = Folder::new();
+    let properties = WriterProperties::builder()
+        .set_column_dictionary_enabled("w".into(), false)
+        .set_dictionary_page_size_limit(16 << 20)
+        .build();
+    for file in 0..9 {
+        let text = |distinct: i64| {
+            let all = (0..ROWS).map(move |row| format!("{:01000}", row % distinct));
+            Arc::new(StringArray::from_iter_values(all)) as ArrayRef
+        };
+        let keys = int64((0..ROWS).map(|row| row * 9 + file));
+        // Half of it is a dictionary of 4.5 MB.
+        let rows = batch([("k", keys), ("s", text(4500)), ("w", text(1))]);
+        folder.write_with(&format!("{file}.parquet"), &rows, properties.clone());
+    }
+    let ctx = Session::new(2)
+        .set("datafusion.execution.batch_size", 8192)
+        .set("sorted_listing.read_ahead_bytes", 16 << 20)
+        .sorted()
+        .await;
+    run(&ctx, &folder.ddl("k")).await;
+    let inputs = async |sql: &str| {
+        let plan = physical_plan(&ctx, sql).await;
+        let batches = collect(plan.clone(), ctx.task_ctx()).await.unwrap();
+        let keys = batches.iter().map(|batch| batch.column(0).as_primitive());
+        let keys: Vec<i64> = keys
+            .flat_map(|keys: &Int64Array| keys.values().to_vec())
+            .collect();
+        assert!(keys.iter().copied().eq(0..keys.len() as i64));
+        (metric(&plan, "inputs_total"), keys.len())
+    };
+    assert_eq!(
+        inputs("SELECT * FROM t ORDER BY k").await,
+        (9, 9 * ROWS as usize)
+    );
+    // A limit fetches less of each file.
+    let (inputs, rows) = inputs("SELECT * FROM t ORDER BY k LIMIT 10").await;
+    assert!(inputs > 9 && rows == 10, "{inputs} inputs");
 }
