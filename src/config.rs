@@ -31,7 +31,8 @@ pub struct SortedListingConfig {
     pub enabled: bool,
     /// `strategy`, default `contiguous`: how files are put into slices.
     pub strategy: Strategy,
-    /// `read_ahead_bytes`, default 64 MiB: how many bytes of decoded batches a [`SequenceExec`] may buffer.
+    /// `read_ahead_bytes`, default 64 MiB: how many bytes of decoded batches a [`SequenceExec`] may buffer, but for what it
+    /// decodes at once where many files overlap.
     ///
     /// [`SequenceExec`]: crate::SequenceExec
     pub read_ahead_bytes: usize,
