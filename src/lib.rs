@@ -123,6 +123,7 @@
 //!   rule [`SequenceSlices`] has put it. [`RequestOrder`] asks scans for the orders that they give on demand, and
 //!   [`MergeJoins`] joins tables that are cut at the same points.
 //! * [`SortedAggregateExec`] groups rows by comparing neighbours, where [`GroupNeighbours`] has put it.
+//! * [`DistrustCasts`] keeps DataFusion from believing that `CAST(ts AS TIME)` is in the order of `ts`.
 //!
 //! [`ListingTable`]: datafusion::datasource::listing::ListingTable
 #![deny(
@@ -182,7 +183,7 @@ pub use false_order::FalseOrder;
 pub use key_value::{KeyBounds, KeyValue};
 pub use layout::Strategy;
 pub use report::{KeyColumn, LayoutReport, OrderingState, UnitReport};
-pub use rules::{GroupNeighbours, MergeJoins, RequestOrder, SequenceSlices};
+pub use rules::{DistrustCasts, GroupNeighbours, MergeJoins, RequestOrder, SequenceSlices};
 pub use scan::SortedScan;
 pub use sequence::SequenceExec;
 pub use session::SessionStateBuilderExt;

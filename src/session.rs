@@ -8,7 +8,7 @@ use datafusion::prelude::SessionConfig;
 
 use crate::config::SortedListingConfig;
 use crate::factory::SortedListingTableFactory;
-use crate::rules::{GroupNeighbours, MergeJoins, RequestOrder, SequenceSlices};
+use crate::rules::{DistrustCasts, GroupNeighbours, MergeJoins, RequestOrder, SequenceSlices};
 use crate::table_functions::table_functions;
 
 /// Makes plain DDL make sorted tables.
@@ -26,8 +26,8 @@ use crate::table_functions::table_functions;
 /// ```
 pub trait SessionStateBuilderExt {
     /// Registers the options under `sorted_listing`, if the session does not have them yet, a
-    /// [`SortedListingTableFactory`] over every table factory that the session has, the rules [`RequestOrder`],
-    /// [`MergeJoins`], [`SequenceSlices`] and [`GroupNeighbours`], and the table functions `sorted_layout` and `sorted_layout_summary`,
+    /// [`SortedListingTableFactory`] over every table factory that the session has, the rules [`DistrustCasts`],
+    /// [`RequestOrder`], [`MergeJoins`], [`SequenceSlices`] and [`GroupNeighbours`], and the table functions `sorted_layout` and `sorted_layout_summary`,
     /// which show the [`LayoutReport`](crate::LayoutReport) of a table: `SELECT * FROM sorted_layout('events')`.
     ///
     /// Call it after `with_default_features` and after other table factories are set: those set later replace
@@ -67,7 +67,8 @@ impl SessionStateBuilderExt for SessionStateBuilder {
                 *factory = Arc::new(SortedListingTableFactory::wrapping(inner));
             }
         }
-        self.with_physical_optimizer_rule(Arc::new(RequestOrder::new()))
+        self.with_optimizer_rule(Arc::new(DistrustCasts::new()))
+            .with_physical_optimizer_rule(Arc::new(RequestOrder::new()))
             .with_physical_optimizer_rule(Arc::new(MergeJoins::new()))
             .with_physical_optimizer_rule(Arc::new(SequenceSlices::new()))
             .with_physical_optimizer_rule(Arc::new(GroupNeighbours::new()))

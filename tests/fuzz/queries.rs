@@ -126,7 +126,11 @@ pub(crate) fn random_order(random: &mut Random, t: &Table) -> Vec<Term> {
 fn order_of_expression(random: &mut Random, t: &Table) -> Vec<Term> {
     let column = &t.columns[0];
     let forms: &[&str] = match value_type(&column.data_type) {
-        DataType::Timestamp(_, _) => &["date_trunc('day', {})", "CAST({} AS DATE)"],
+        DataType::Timestamp(_, _) => &[
+            "date_trunc('day', {})",
+            "CAST({} AS DATE)",
+            "CAST({} AS TIME)",
+        ],
         DataType::Date32 | DataType::Date64 => {
             &["date_trunc('month', {})", "CAST({} AS TIMESTAMP)"]
         }

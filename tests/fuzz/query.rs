@@ -3,6 +3,7 @@
 use std::fmt;
 
 use arrow::compute::SortOptions;
+use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 
 use crate::random::Random;
@@ -219,6 +220,9 @@ fn on_column(random: &mut Random, column: &Column, params: &mut Vec<ScalarValue>
             value(random),
             value(random)
         ),
+        3 if matches!(column.data_type, DataType::Timestamp(..)) => {
+            format!("CAST({name} AS TIME) < TIME '12:00:00'")
+        }
         3 => format!("{name} BETWEEN {} AND {}", value(random), value(random)),
         _ => {
             let comparison = *random.pick(&["=", "<", "<=", ">", ">=", "<>"]);

@@ -174,9 +174,15 @@ impl Table {
         columns.any(|column| has_negative_zero(&column.pool))
     }
 
-    pub(crate) fn has_decimal256(&self) -> bool {
+    pub(crate) fn has_binary(&self) -> bool {
+        use DataType::{Binary, BinaryView, FixedSizeBinary, LargeBinary};
         let mut types = self.columns.iter().map(|column| column.pool.data_type());
-        types.any(|data_type| matches!(data_type, DataType::Decimal256(..)))
+        types.any(|data_type| {
+            matches!(
+                data_type,
+                Binary | BinaryView | LargeBinary | FixedSizeBinary(_)
+            )
+        })
     }
 
     /// Whether there are moments near to the first or the last one that a timestamp can be.

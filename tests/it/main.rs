@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod answers;
+mod casts;
 mod contradictions;
 mod faults;
 mod faulty_store;
