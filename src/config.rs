@@ -195,6 +195,12 @@ impl SortedListingConfig {
         for (key, value) in overrides {
             match key.as_str() {
                 MANIFEST => self.manifest = given(value),
+                MERGE_JOINS => {
+                    let name = format!("{}.{MERGE_JOINS}", Self::PREFIX);
+                    return config_err!(
+                        "{name} is an option of the session, and not of a table: SET {name} = {value}"
+                    );
+                }
                 _ => self.set(key, value)?,
             }
         }
@@ -436,6 +442,12 @@ mod tests {
              OPTIONS of CREATE EXTERNAL TABLE"
         );
         config.set("manifest", "").unwrap();
+        let of_table = BTreeMap::from([("merge_joins".into(), "false".into())]);
+        assert_eq!(
+            error(config.clone().with_overrides(&of_table).map(drop)),
+            "Invalid or Unsupported Configuration: sorted_listing.merge_joins is an option of the session, and not of a \
+             table: SET sorted_listing.merge_joins = false"
+        );
         assert_eq!(
             error(config.set("verify", "all")),
             "Invalid or Unsupported Configuration: Invalid value for sorted_listing.verify: \

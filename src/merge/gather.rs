@@ -54,13 +54,20 @@ impl<'a> Gather<'a> {
         let mut done = 0;
         let mut at = 0;
         for adjacent in rows.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
-            let (source, start) = adjacent[0];
-            if passes(adjacent.len().min(self.left), self.batch_size) {
-                self.copy(sources, &rows[done..at])?;
-                self.pass(&sources[source], start, adjacent.len().min(self.left))?;
-                done = at + adjacent.len();
-            }
+            let before = done..at;
             at += adjacent.len();
+            if !passes(adjacent.len(), self.batch_size) {
+                continue;
+            }
+            self.copy(sources, &rows[before])?;
+            let (source, start) = adjacent[0];
+            let len = adjacent.len().min(self.left);
+            if !passes(len, self.batch_size) {
+                // The last rows that are asked for.
+                return self.copy(sources, adjacent);
+            }
+            self.pass(&sources[source], start, len)?;
+            done = at;
         }
         self.copy(sources, &rows[done..])
     }
@@ -81,10 +88,14 @@ impl<'a> Gather<'a> {
         while !rows.is_empty() {
             let room = self.batch_size - self.rows.len();
             let (now, later) = rows.split_at(rows.len().min(room));
-            let first = self.batches.len();
-            self.batches
-                .extend(sources.iter().map(|source| &source.batch));
-            let now = now.iter().map(|&(source, row)| (first + source, row));
+            let mut of_source = vec![None; sources.len()];
+            let now = now.iter().map(|&(source, row)| {
+                let batch = *of_source[source].get_or_insert_with(|| {
+                    self.batches.push(&sources[source].batch);
+                    self.batches.len() - 1
+                });
+                (batch, row)
+            });
             self.rows.extend(now);
             if self.rows.len() == self.batch_size {
                 self.flush()?;
@@ -131,4 +142,53 @@ fn gather(
         Err(e) => return Err(e.into()),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, AsArray, Int64Array};
+    use arrow::datatypes::Int64Type;
+
+    use super::*;
+
+    fn source(keys: &[i64], place: usize) -> Source {
+        let keys: ArrayRef = Arc::new(Int64Array::from(keys.to_vec()));
+        let batch = RecordBatch::try_from_iter([("k", keys)]).unwrap();
+        Source {
+            rows: 0..batch.num_rows(),
+            batch,
+            keys: None,
+            place,
+        }
+    }
+
+    #[test]
+    fn a_limit_ends_in_a_batch_that_is_not_empty() {
+        let keys = [vec![0, 2, 4, 100], vec![1, 3, 5, 6, 7, 8, 9, 10]];
+        let sources = [source(&keys[0], 0), source(&keys[1], 1)];
+        let places =
+            (0..2).flat_map(|source| (0..keys[source].len()).map(move |row| (source, row)));
+        let mut rows: Vec<_> = places.collect();
+        rows.sort_by_key(|&(source, row)| keys[source][row]);
+        for limit in 0..=12 {
+            let mut gather = Gather::new(8, limit);
+            gather.push_all(&sources, &rows).unwrap();
+            let batches = gather.finish().unwrap().batches;
+            assert!(batches.iter().all(|batch| batch.num_rows() > 0), "{limit}");
+            let found: Vec<_> = batches
+                .iter()
+                .flat_map(|batch| {
+                    batch
+                        .column(0)
+                        .as_primitive::<Int64Type>()
+                        .values()
+                        .to_vec()
+                })
+                .collect();
+            let all: Vec<_> = (0..=10).chain([100]).collect();
+            assert_eq!(found, all[..limit]);
+        }
+    }
 }

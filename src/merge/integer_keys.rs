@@ -4,8 +4,8 @@ use arrow::array::{Array, ArrayRef};
 use arrow::compute::SortOptions;
 use arrow::datatypes::DataType;
 
-/// The keys of a column of integers, or of what is stored as such, if it has no NULLs: each as its bytes in the format of
-/// [`RowConverter`](arrow::row::RowConverter), filled up with zeros, and how many bytes those are.
+/// The keys of a column of integers of four or eight bytes, or of what is stored as such, if it has no NULLs: each as its bytes
+/// in the format of [`RowConverter`](arrow::row::RowConverter), filled up with zeros, and how many bytes those are.
 ///
 /// Those are a byte that says that it is not NULL, and the value, such that bytes are in order: big end first, the sign
 /// turned, and all bits turned in descending order. It takes a third of the time that the converter takes.
@@ -14,38 +14,46 @@ pub(super) fn integer_keys(column: &ArrayRef, options: SortOptions) -> Option<(V
     if column.null_count() > 0 {
         return None;
     }
-    let turned = if options.descending { u64::MAX } else { 0 };
     let data = column.to_data();
-    let (values, rows) = (
-        data.buffers().first()?,
-        data.offset()..data.offset() + data.len(),
-    );
-    let key = |value: u64, bytes: usize| {
-        let bits = 8 * bytes as u32;
-        // The sign is the highest of the bits.
-        let value = (value ^ 1 << (bits - 1) ^ turned) << (64 - bits);
-        u128::from(value) << 56 | 1 << 120
-    };
+    let (values, rows) = (data.buffers().first()?.as_slice(), data.offset()..);
+    let turned = if options.descending { u64::MAX } else { 0 };
     Some(match column.data_type() {
-        Int64 | Date64 | Time64(_) | Timestamp(..) | Duration(_) => {
-            let values = &values.typed_data::<i64>()[rows];
-            let key = |&value: &i64| key(value.cast_unsigned(), 8);
-            (values.iter().map(key).collect(), 9)
+        Int64 | UInt64 | Date64 | Time64(_) | Timestamp(..) | Duration(_) => {
+            let values = values.as_chunks().0.get(rows)?.iter().take(data.len());
+            let sign = if column.data_type() == &UInt64 {
+                0
+            } else {
+                1 << 63
+            };
+            let key = |value: &[u8; 8]| key(u64::from_ne_bytes(*value) ^ sign ^ turned);
+            (values.map(key).collect(), 9)
         }
-        Int32 | Date32 | Time32(_) => {
-            let values = &values.typed_data::<i32>()[rows];
-            let key = |&value: &i32| key(value.cast_unsigned().into(), 4);
-            (values.iter().map(key).collect(), 5)
+        Int32 | UInt32 | Date32 | Time32(_) => {
+            let values = values.as_chunks().0.get(rows)?.iter().take(data.len());
+            let sign = if column.data_type() == &UInt32 {
+                0
+            } else {
+                1 << 31
+            };
+            let key = |value: &[u8; 4]| {
+                key((u64::from(u32::from_ne_bytes(*value)) ^ sign ^ turned) << 32)
+            };
+            (values.map(key).collect(), 5)
         }
         _ => return None,
     })
+}
+
+/// The key of a value that begins with the highest bit.
+fn key(value: u64) -> u128 {
+    u128::from(value) << 56 | 1 << 120
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Int32Array, Int64Array, StringArray};
+    use arrow::array::{Int16Array, Int32Array, Int64Array, StringArray, UInt32Array, UInt64Array};
     use arrow::compute::cast;
     use arrow::datatypes::TimeUnit;
     use arrow::row::{RowConverter, SortField};
@@ -65,6 +73,20 @@ mod tests {
             cast(&long, &nanoseconds).unwrap(),
             cast(&short, &DataType::Date32).unwrap(),
             cast(&short, &time).unwrap(),
+            Arc::new(UInt64Array::from(vec![
+                0,
+                1,
+                u64::MAX / 2,
+                u64::MAX / 2 + 1,
+                u64::MAX,
+            ])),
+            Arc::new(UInt32Array::from(vec![
+                0,
+                1,
+                u32::MAX / 2,
+                u32::MAX / 2 + 1,
+                u32::MAX,
+            ])),
             // Some rows of a column.
             long.slice(2, 5),
             short.slice(2, 5),
@@ -91,7 +113,8 @@ mod tests {
     fn nulls_and_other_types_are_left_to_the_row_format() {
         let nulls: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None]));
         let text: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
-        for column in [nulls, text] {
+        let small: ArrayRef = Arc::new(Int16Array::from(vec![1]));
+        for column in [nulls, text, small] {
             assert!(integer_keys(&column, SortOptions::default()).is_none());
         }
     }

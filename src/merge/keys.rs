@@ -118,8 +118,8 @@ pub(super) struct BatchKeys {
 /// The keys of a batch, beyond their prefixes.
 #[derive(Debug)]
 enum Whole {
-    /// They have so many bytes each, which are no more than a prefix has.
-    Prefixes(usize),
+    /// All have as many bytes, which are no more than a prefix has.
+    Prefixes { bytes: usize },
     Rows {
         rows: Rows,
         /// Whether no key is longer than its prefix.
@@ -195,7 +195,7 @@ impl Keys {
             }
             return Ok(BatchKeys {
                 prefixes,
-                whole: Whole::Prefixes(bytes),
+                whole: Whole::Prefixes { bytes },
                 reversed,
             });
         }
@@ -306,14 +306,14 @@ impl BatchKeys {
     /// Whether keys are equal if their beginnings are.
     pub(super) fn are_short(&self) -> bool {
         match self.whole {
-            Whole::Prefixes(_) => true,
+            Whole::Prefixes { .. } => true,
             Whole::Rows { are_short, .. } => are_short,
         }
     }
 
     pub(super) fn get(&self, row: usize) -> KeyRef<'_> {
         let (rest, len): (&[u8], _) = match &self.whole {
-            Whole::Prefixes(bytes) => (&[], *bytes),
+            Whole::Prefixes { bytes } => (&[], *bytes),
             Whole::Rows { rows, .. } => {
                 let bytes = rows.row(row).data();
                 (after_prefix(bytes), bytes.len())

@@ -96,10 +96,10 @@ const MOST_DIGIT_BITS: u32 = 11;
 /// Sorts `numbers`, which are `runs` sorted runs, one after another, by the `bits` above the lowest `low`, below which they
 /// are in order.
 ///
-/// O(n bits) by counting digits, which takes a third or less of the time of merging unless the runs are few.
+/// O(n bits) by counting digits, unless merging the runs takes less time: of 64 runs, counting takes a fifth to a third of that.
 fn sort_by_bits(numbers: &mut Vec<u64>, low: u32, bits: u32, runs: usize) {
     let digits = bits.div_ceil(MOST_DIGIT_BITS).max(1);
-    if numbers.len() < LEAST_TO_COUNT || digits > 2 * runs.ilog2() {
+    if numbers.len() < LEAST_TO_COUNT || digits >= 2 * runs.ilog2() {
         // It finds runs and merges them.
         return numbers.sort();
     }

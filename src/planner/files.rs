@@ -58,7 +58,7 @@ impl Planner<'_> {
             .manifest
             .as_ref()
             .filter(|_| !self.custom_adapter);
-        let manifest = url.map(|url| ManifestUrl::new(url, self.session, self.table));
+        let manifest = url.map(|url| ManifestUrl::new(url, self.session));
         Ok(Ok(Indexer::new(
             reader,
             self.table,

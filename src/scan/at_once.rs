@@ -2,13 +2,15 @@
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::physical_expr::utils::collect_columns;
+use parquet::basic::Encoding;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 
 use super::SortedScan;
 use crate::sizes;
 
-/// Writers end pages at about so many bytes.
+/// Writers end pages at about so many bytes, or rows.
 const PAGE: u64 = 1 << 20;
+const PAGE_ROWS: u64 = 20_000;
 /// A string of a view array, besides its buffers.
 const VIEW: u64 = 16;
 
@@ -33,16 +35,16 @@ impl SortedScan {
     }
 }
 
-/// The bytes that a reader holds of `columns` of a row group when it has read the first of its rows, if all rows take no more
-/// than that as arrays; 0 if they may take more.
+/// The bytes that all rows of `columns` of a row group take as arrays, if its reader holds no less when it has read the first
+/// of them; 0 if it may hold less.
 ///
 /// A reader holds what it has fetched, which is all of the row group, and of each column the dictionary and a page, both
 /// uncompressed. Where many row groups are read at a time, to decode them at once saves memory, and dictionaries do not have
 /// to be decoded again for each of the parts that they would be cut into.
 pub(super) fn bytes_at_once(group: &RowGroupMetaData, columns: &[FieldRef]) -> u64 {
     let rows = sizes::rows(group);
-    let mut held = 0;
-    let mut decoded = 0;
+    let mut held: u64 = 0;
+    let mut decoded: u64 = 0;
     for field in columns {
         let mut chunks = group.columns().iter().filter(|chunk| {
             let root = chunk.column_path().parts().first();
@@ -55,27 +57,39 @@ pub(super) fn bytes_at_once(group: &RowGroupMetaData, columns: &[FieldRef]) -> u
         let Some(bytes) = as_array(field.data_type(), chunk, rows) else {
             return 0;
         };
-        let uncompressed = sizes::size(chunk.uncompressed_size());
-        held += sizes::size(chunk.compressed_size()) + sizes::dictionary(chunk);
-        held += uncompressed.min(PAGE);
-        decoded += bytes;
+        held += held_of(chunk, rows);
+        decoded = decoded.saturating_add(bytes);
     }
-    if decoded <= held { held } else { 0 }
+    if decoded <= held { decoded } else { 0 }
+}
+
+/// The bytes that a reader holds of a column, or fewer: dictionaries are larger when they are uncompressed.
+fn held_of(chunk: &ColumnChunkMetaData, rows: u64) -> u64 {
+    let uncompressed = sizes::size(chunk.uncompressed_size());
+    let of_rows = u128::from(uncompressed) * u128::from(PAGE_ROWS) / u128::from(rows.max(1));
+    let page = uncompressed
+        .min(PAGE)
+        .min(u64::try_from(of_rows).unwrap_or(PAGE));
+    sizes::size(chunk.compressed_size()) + sizes::dictionary(chunk) + page
 }
 
 /// The bytes of `rows` values of a column as an array of this type, or more; `None` if that is not known.
 fn as_array(data_type: &DataType, chunk: &ColumnChunkMetaData, rows: u64) -> Option<u64> {
-    let uncompressed = sizes::size(chunk.uncompressed_size());
-    Some(match data_type {
-        DataType::Boolean => rows.div_ceil(8),
-        DataType::FixedSizeBinary(width) => rows * sizes::size(i64::from(*width)),
+    let (values, buffers) = match data_type {
+        DataType::Boolean => (rows.div_ceil(8), 0),
+        DataType::FixedSizeBinary(width) => (rows.saturating_mul(sizes::size((*width).into())), 0),
         // Values of a dictionary are not copied.
-        DataType::Utf8View | DataType::BinaryView => rows * VIEW + uncompressed,
-        DataType::Dictionary(keys, _) => rows * width(keys)? + uncompressed,
-        DataType::Utf8 | DataType::Binary => rows * 4 + text(chunk)?,
-        DataType::LargeUtf8 | DataType::LargeBinary => rows * 8 + text(chunk)?,
-        _ => rows * width(data_type)?,
-    })
+        DataType::Utf8View | DataType::BinaryView => {
+            (rows * VIEW, sizes::size(chunk.uncompressed_size()))
+        }
+        DataType::Dictionary(keys, _) => {
+            (rows * width(keys)?, sizes::size(chunk.uncompressed_size()))
+        }
+        DataType::Utf8 | DataType::Binary => (rows * 4, text(chunk)?),
+        DataType::LargeUtf8 | DataType::LargeBinary => (rows * 8, text(chunk)?),
+        _ => (rows * width(data_type)?, 0),
+    };
+    Some(values.saturating_add(buffers))
 }
 
 fn width(data_type: &DataType) -> Option<u64> {
@@ -84,21 +98,22 @@ fn width(data_type: &DataType) -> Option<u64> {
 
 /// The bytes of all strings.
 fn text(chunk: &ColumnChunkMetaData) -> Option<u64> {
-    match (
-        chunk.unencoded_byte_array_data_bytes(),
-        sizes::dictionary(chunk),
-    ) {
-        (Some(bytes), _) => Some(sizes::size(bytes)),
-        (None, 0) => Some(sizes::size(chunk.uncompressed_size())),
-        (None, _) => None,
+    if let Some(bytes) = chunk.unencoded_byte_array_data_bytes() {
+        return Some(sizes::size(bytes));
     }
+    let mut encodings = chunk.encodings();
+    let of_dictionary = [Encoding::PLAIN_DICTIONARY, Encoding::RLE_DICTIONARY];
+    let has_dictionary = encodings.any(|encoding| of_dictionary.contains(&encoding));
+    (!has_dictionary).then(|| sizes::size(chunk.uncompressed_size()))
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, Int64Array, ListArray, RecordBatch, StringArray};
+    use arrow::array::{
+        ArrayRef, FixedSizeBinaryArray, Int64Array, ListArray, RecordBatch, StringArray,
+    };
     use arrow::datatypes::{Field, Int64Type};
     use parquet::arrow::ArrowWriter;
     use parquet::file::metadata::ParquetMetaData;
@@ -127,9 +142,7 @@ mod tests {
         for dictionary in [true, false] {
             let properties = WriterProperties::builder().set_dictionary_enabled(dictionary);
             let bytes = at_once(&footer(Arc::clone(&distinct), properties), DataType::Int64);
-            // What was fetched, and the same uncompressed.
-            let least = 2 * 8 * ROWS as u64;
-            assert!((least..2 * least).contains(&bytes), "{bytes}");
+            assert_eq!(bytes, 8 * ROWS as u64);
         }
     }
 
@@ -153,6 +166,19 @@ mod tests {
                 at_once(&plain, data_type.clone()) > 100 * ROWS as u64,
                 "{data_type}"
             );
+        }
+    }
+
+    #[test]
+    fn a_footer_may_claim_any_number() {
+        let values = [[7; 4]; 3].into_iter();
+        let values: ArrayRef = Arc::new(FixedSizeBinaryArray::try_from_iter(values).unwrap());
+        let footer = footer(values, WriterProperties::builder());
+        let group = footer.row_group(0).clone().into_builder();
+        let group = group.set_num_rows(i64::MAX).build().unwrap();
+        for data_type in [DataType::FixedSizeBinary(i32::MAX), DataType::Utf8View] {
+            let field = Arc::new(Field::new("a", data_type, true));
+            assert_eq!(bytes_at_once(&group, &[field]), 0);
         }
     }
 

@@ -18,7 +18,7 @@ pub(super) struct Atom {
     /// What it is of the file, if the file is cut.
     part: Option<AtomPart>,
     pub(super) bytes: u64,
-    /// How many bytes of it may be decoded at once, see [`bytes_at_once`]; 0 if its reader should be asked again and again.
+    /// How many bytes of it may be decoded at once, see [`bytes_at_once`]; 0 if it is more than a row group, or takes more memory so.
     pub(super) at_once: u64,
 }
 
@@ -125,15 +125,14 @@ impl SortedScan {
         atoms
     }
 
-    /// How many bytes of a unit that is not cut may be decoded at once: those of its largest row group.
+    /// How many bytes of a unit that is not cut may be decoded at once.
     fn at_once(&self, unit: usize, chunk: Chunk<'_>) -> u64 {
-        let (Some(footer), Some(groups)) =
-            (&self.units[unit].facts.footer, self.row_groups_of(unit))
-        else {
-            return 0;
-        };
-        let groups = groups.map(|group| chunk.at_once(footer, group));
-        groups.max().unwrap_or(0)
+        match (&self.units[unit].facts.footer, self.row_groups_of(unit)) {
+            (Some(footer), Some(groups)) if groups.len() == 1 => {
+                chunk.at_once(footer, groups.start)
+            }
+            _ => 0,
+        }
     }
 
     /// A unit cut down to adjacent atoms: row groups, or rows of one.

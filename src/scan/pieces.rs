@@ -276,9 +276,11 @@ impl Pieces {
         }
         let taken = taken.max(1);
         if let Some(piece) = self.pieces.last_mut() {
-            // One is read after the other.
-            let at_once = atoms[..taken].iter().map(|atom| atom.at_once).max();
-            piece.at_once = piece.at_once.max(at_once.unwrap_or(0));
+            // The reader of several would hold the next one besides.
+            piece.at_once = match (&atoms[..taken], piece.units.is_empty()) {
+                ([atom], true) => atom.at_once,
+                _ => 0,
+            };
         }
         taken
     }

@@ -186,23 +186,31 @@ impl SortedScan {
                 .map(Column::index),
         };
         let schema = self.file_scan.file_source().table_schema().table_schema();
-        let is_plain = |column: &usize| {
-            let field = schema.fields().get(*column);
-            field.is_some_and(|field| !value_type(field.data_type()).is_floating())
+        let is_float = |column: usize| {
+            let field = schema.fields().get(column);
+            field.is_none_or(|field| value_type(field.data_type()).is_floating())
         };
-        let columns = |ordering: &LexOrdering| {
-            let columns = ordering
-                .iter()
-                .map(|sort| sort.expr.downcast_ref::<Column>());
-            let columns: Vec<_> = columns
-                .map_while(|column| column.map(Column::index).filter(is_plain))
-                .collect();
-            columns
+        let Some(column) = column.filter(|&column| !is_float(column)) else {
+            return false;
         };
-        column.is_some_and(|column| {
-            let mut orderings = self.orderings().iter();
-            orderings.any(|ordering| columns(ordering).contains(&column))
-        })
+        // Of each ordering that the column is of.
+        let is_before_floats = |ordering: &LexOrdering| {
+            let mut is_behind = false;
+            for sort in ordering {
+                let of = sort.expr.downcast_ref::<Column>().map(Column::index);
+                if of == Some(column) {
+                    return Some(!is_behind);
+                }
+                is_behind |= of.is_none_or(is_float);
+            }
+            None
+        };
+        let mut places = self
+            .orderings()
+            .iter()
+            .filter_map(is_before_floats)
+            .peekable();
+        places.peek().is_some() && places.all(|is_before| is_before)
     }
 
     pub(crate) fn options(&self) -> &ReadOptions {

@@ -42,7 +42,7 @@ use crate::merge::{BoundedMerge, MergeKey, MergeOptions, Seams};
 ///
 /// Where many partitions overlap, their readers hold more than the budget: a row group each, with its dictionaries. If the
 /// rows take no more than that, they are decoded at once, beyond the budget, and the reader lets go of the rest. That is
-/// counted too, and not done where the memory pool has no room, or not all rows are asked for.
+/// counted too, and done only as long as half of the memory pool is left, and where all rows are asked for.
 ///
 /// ```text
 /// SequenceExec: [ts@0 ASC NULLS LAST], inputs=64
@@ -130,12 +130,14 @@ impl SequenceExec {
         }
     }
 
-    /// For each input, how many bytes may be decoded at once, if all rows are asked for.
+    /// For each input, how many bytes may be decoded at once, if all rows are asked for: a quarter more than they are
+    /// thought to take, since arrays have spare room.
     fn at_once(&self) -> Vec<usize> {
         let overlap = self.overlap.as_ref().filter(|_| self.fetch.is_none());
         let bytes = |input: usize| overlap?.at_once.get(input).copied();
+        let bytes = |input: usize| bytes(input).map_or(0, |bytes| bytes.saturating_add(bytes / 4));
         (0..self.inputs())
-            .map(|input| usize::try_from(bytes(input).unwrap_or(0)).unwrap_or(usize::MAX))
+            .map(|input| usize::try_from(bytes(input)).unwrap_or(usize::MAX))
             .collect()
     }
 
@@ -257,7 +259,7 @@ impl ExecutionPlan for SequenceExec {
         let read_ahead = ReadAhead::new(
             self.read_ahead_bytes,
             self.at_once(),
-            consumer("SequenceExec"),
+            context.memory_pool(),
             peak,
         );
         let options = MergeOptions {

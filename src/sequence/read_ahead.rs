@@ -1,22 +1,25 @@
 //! The byte budget that the inputs of a sequence share.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
 use datafusion::physical_plan::metrics::Gauge;
 use tokio::sync::Notify;
 
 /// How much may be buffered, and what is.
 ///
 /// Batches of inputs that are needed to go on are always let in one at a time, whatever the budget, so that they make
-/// progress, and up to the bytes that their readers would hold otherwise, if the memory pool has room. All others wait for
-/// room, in the budget and in the memory pool.
+/// progress, and up to the bytes that their readers would hold otherwise, as long as half of the memory pool is left to
+/// others. All others wait for room, in the budget and in the memory pool.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
     budget: usize,
     /// For each input, how many bytes may be buffered beyond the budget, once it is needed.
     at_once: Vec<usize>,
+    pool: Arc<dyn MemoryPool>,
     state: Mutex<State>,
     /// For each input, that it may try again.
     try_again: Vec<Notify>,
@@ -55,13 +58,14 @@ impl ReadAhead {
     pub(super) fn new(
         budget: usize,
         at_once: Vec<usize>,
-        reservation: MemoryReservation,
+        pool: &Arc<dyn MemoryPool>,
         peak: Gauge,
     ) -> Self {
         let inputs = at_once.len();
         Self {
             budget,
             at_once,
+            pool: Arc::clone(pool),
             state: Mutex::new(State {
                 needed: vec![false; inputs],
                 waiting: VecDeque::new(),
@@ -69,7 +73,7 @@ impl ReadAhead {
                 batches: vec![0; inputs],
                 bytes: 0,
                 beyond: vec![0; inputs],
-                reservation,
+                reservation: MemoryConsumer::new("SequenceExec").register(pool),
                 refused: false,
                 closed: false,
                 peak,
@@ -96,7 +100,12 @@ impl ReadAhead {
 
     fn try_admit(&self, input: usize, bytes: usize) -> Option<Charge> {
         let mut state = self.state();
-        let charge = state.try_admit(input, bytes, self.budget, self.at_once[input]);
+        let beyond_budget = if self.has_half_left(bytes) {
+            self.at_once[input]
+        } else {
+            0
+        };
+        let charge = state.try_admit(input, bytes, self.budget, beyond_budget);
         match charge {
             None => {
                 if !state.waiting.contains(&input) {
@@ -112,6 +121,15 @@ impl ReadAhead {
         charge
     }
 
+    /// Whether half of the memory pool is left when `bytes` are taken. Others may have no way to do with less.
+    fn has_half_left(&self, bytes: usize) -> bool {
+        match self.pool.memory_limit() {
+            MemoryLimit::Infinite => true,
+            MemoryLimit::Finite(limit) => self.pool.reserved().saturating_add(bytes) <= limit / 2,
+            MemoryLimit::Unknown => false,
+        }
+    }
+
     /// Lets the input try that has waited for the longest.
     fn wake_next(&self, state: &mut State) {
         if let Some(input) = state.waiting.pop_front() {
@@ -121,7 +139,8 @@ impl ReadAhead {
 
     /// Whether it makes sense to read one more input: if three quarters of the budget are left.
     ///
-    /// A reader begins by fetching a whole row group. That should not come on top of what is about to be emitted.
+    /// A reader begins by fetching a whole row group. That should not come on top of what is about to be emitted. What is
+    /// buffered beyond the budget does not count: it takes the place of what readers would hold.
     pub(super) fn has_room(&self) -> bool {
         let state = self.state();
         !state.refused && state.bytes < self.budget.div_ceil(4)
@@ -187,7 +206,7 @@ impl State {
         input: usize,
         bytes: usize,
         budget: usize,
-        at_once: usize,
+        beyond_budget: usize,
     ) -> Option<Charge> {
         let mut charge = Charge {
             bytes,
@@ -201,7 +220,7 @@ impl State {
                 return None;
             }
             self.bytes += bytes;
-        } else if self.needed[input] && self.beyond[input] + bytes <= at_once {
+        } else if self.needed[input] && self.beyond[input] + bytes <= beyond_budget {
             self.reservation.try_grow(bytes).ok()?;
             self.beyond[input] += bytes;
             charge.beyond_budget = true;

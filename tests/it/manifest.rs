@@ -283,7 +283,8 @@ async fn a_manifest_is_of_one_declaration() {
 async fn a_manifest_that_cannot_be_written_is_no_error() {
     let folder = folder_of(3);
     let ctx = Session::new(2).sorted().await;
-    let file = folder.path().join(shuffled_name(0));
+    let other = folder_of(1);
+    let file = other.path().join(shuffled_name(0));
     let options = format!("OPTIONS ('sorted_listing.manifest' '{}/m')", file.display());
     run(&ctx, &format!("{} {options}", folder.ddl("k"))).await;
     assert_eq!(rows(&ctx, BY_KEY).await, right_rows(&folder).await);
@@ -298,6 +299,7 @@ async fn places_that_are_wrong_are_named() {
             format!("{location}m.parquet"),
             "would be a file of the table",
         ),
+        (format!("{location}m"), "would be a file of the table"),
         (location.clone(), "is not the path of a file"),
         ("nowhere://x/m".into(), "nowhere"),
     ] {

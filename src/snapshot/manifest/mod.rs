@@ -21,7 +21,6 @@ use bytes::Bytes;
 use datafusion::catalog::Session;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{Result, exec_datafusion_err, exec_err, internal_datafusion_err};
-use datafusion::datasource::listing::ListingTable;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -49,16 +48,13 @@ const HASH: &str = "sorted_listing.hash";
 pub(crate) struct ManifestUrl {
     url: String,
     runtime: Arc<RuntimeEnv>,
-    /// That of the table's files.
-    extension: String,
 }
 
 impl ManifestUrl {
-    pub(crate) fn new(url: &str, session: &dyn Session, table: &ListingTable) -> Self {
+    pub(crate) fn new(url: &str, session: &dyn Session) -> Self {
         Self {
             url: url.to_owned(),
             runtime: Arc::clone(session.runtime_env()),
-            extension: table.options().file_extension.clone(),
         }
     }
 
@@ -67,7 +63,7 @@ impl ManifestUrl {
     /// # Errors
     /// If that is no place for a file, or one for a file of the table.
     pub(super) fn of(&self, indexer: &Indexer) -> Result<Manifest> {
-        let place = Place::try_new(&self.url, &self.runtime, &indexer.paths, &self.extension)?;
+        let place = Place::try_new(&self.url, &self.runtime, &indexer.paths)?;
         Ok(Manifest {
             place,
             name: self.url.clone(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use datafusion::common::{Result, config_datafusion_err, config_err, exec_err};
+use datafusion::common::{Result, config_datafusion_err, exec_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use object_store::path::Path;
@@ -28,15 +28,14 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The place `url`, for the manifest of a table that has the files with this `extension` under `paths`.
+    /// The place `url`, for the manifest of a table that has the files under `paths`.
     ///
     /// # Errors
-    /// If that is no place for a file, or one for a file of the table.
+    /// If that is no place for a file, or one among the files of the table.
     pub(super) fn try_new(
         url: &str,
         runtime: &RuntimeEnv,
         paths: &[ListingTableUrl],
-        extension: &str,
     ) -> Result<Self> {
         let wrong = |why: &str| {
             config_datafusion_err!("Invalid value for sorted_listing.manifest: '{url}' {why}")
@@ -49,11 +48,11 @@ impl Place {
         let of_table = |of: &ListingTableUrl| {
             of.object_store() == place.object_store() && of.contains(path, false)
         };
-        if paths.iter().any(of_table) && path.as_ref().ends_with(extension) {
-            return config_err!(
-                "Invalid value for sorted_listing.manifest: '{url}' would be a file of the table; give it another folder, \
-                 or another extension than '{extension}'"
-            );
+        // Whatever its name is: another table of the same folder may read all files there.
+        if paths.iter().any(of_table) {
+            return Err(wrong(
+                "would be a file of the table; give it another folder",
+            ));
         }
         Ok(Self {
             store: runtime.object_store(&place)?,

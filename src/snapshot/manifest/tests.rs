@@ -14,6 +14,8 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
+use datafusion::datasource::listing::ListingTable;
+
 use super::*;
 use crate::footers::FooterReader;
 use crate::listed_scan::table_schema;
