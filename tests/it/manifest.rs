@@ -297,9 +297,9 @@ async fn places_that_are_wrong_are_named() {
     for (url, why) in [
         (
             format!("{location}m.parquet"),
-            "would be a file of the table",
+            "is in the folder of the table",
         ),
-        (format!("{location}m"), "would be a file of the table"),
+        (format!("{location}m"), "is in the folder of the table"),
         (location.clone(), "is not the path of a file"),
         ("nowhere://x/m".into(), "nowhere"),
     ] {

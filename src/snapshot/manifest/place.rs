@@ -46,13 +46,11 @@ impl Place {
         }
         let path = place.prefix();
         let of_table = |of: &ListingTableUrl| {
-            of.object_store() == place.object_store() && of.contains(path, false)
+            of.object_store() == place.object_store() && path.prefix_matches(of.prefix())
         };
         // Whatever its name is: another table of the same folder may read all files there.
         if paths.iter().any(of_table) {
-            return Err(wrong(
-                "would be a file of the table; give it another folder",
-            ));
+            return Err(wrong("is in the folder of the table; give it another one"));
         }
         Ok(Self {
             store: runtime.object_store(&place)?,
