@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use arrow::array::ArrayRef;
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::common::ScalarValue;
+use datafusion::common::{Result, ScalarValue};
 
 /// A value of the sort key: one value for each of its columns, in the types of the table's columns.
 ///
@@ -60,22 +63,44 @@ impl fmt::Display for KeyBounds {
     }
 }
 
-/// As query results are shown. The text of a `ScalarValue` is that of a literal, with times as numbers.
+/// As query results are shown; what is no moment that a calendar has, as a number. The text of a `ScalarValue` is that of a
+/// literal, with times as numbers, and DataFusion 55.2 panics where it is of a date that no calendar has.
 fn write_value(value: &ScalarValue, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let options = FormatOptions::default().with_null("NULL");
     let text = value.to_array().and_then(|array| {
-        let formatter = ArrayFormatter::try_new(array.as_ref(), &options)?;
-        Ok(formatter.value(0).try_to_string()?)
+        let number = || text_of(&cast(&array, &DataType::Int64)?);
+        text_of(&array).or_else(|_| number())
     });
     match text {
         Ok(text) => f.write_str(&text),
-        Err(_) => write!(f, "{value}"),
+        Err(_) => write!(f, "some {}", value.data_type()),
     }
+}
+
+/// The text of the first value.
+fn text_of(array: &ArrayRef) -> Result<String> {
+    let options = FormatOptions::default().with_null("NULL");
+    let formatter = ArrayFormatter::try_new(array.as_ref(), &options)?;
+    Ok(formatter.value(0).try_to_string()?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_calendar_has_is_a_number() {
+        let text = |value: ScalarValue| KeyValue::from(vec![value]).to_string();
+        let most = Some(i64::MAX);
+        assert_eq!(text(ScalarValue::Date64(most)), "9223372036854775807");
+        assert_eq!(text(ScalarValue::Date32(Some(i32::MIN))), "-2147483648");
+        for value in [
+            ScalarValue::TimestampSecond(most, None),
+            ScalarValue::TimestampSecond(most, Some("+01:00".into())),
+            ScalarValue::Time64Microsecond(most),
+        ] {
+            assert_eq!(text(value), "9223372036854775807");
+        }
+    }
 
     #[test]
     fn keys_are_shown_as_results_are() {
