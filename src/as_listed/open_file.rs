@@ -4,16 +4,31 @@ use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use bytes::Bytes;
 use datafusion::common::runtime::SpawnedTask;
 use object_store::ObjectMeta;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The right to keep a file open, of which there are so many in this process, for all tables: it may have 256 open files on
-/// some systems.
-static MAY_STAY_OPEN: Semaphore = Semaphore::const_new(128);
+/// How many files may stay open in this process, for all tables, if it is not known how many it may open: that is 256 on some
+/// systems.
+const MOST_OPEN: usize = 128;
+
+/// The right to keep a file open. Most of what the process may open is left to others, stores that read files among them.
+static MAY_STAY_OPEN: LazyLock<Semaphore> = LazyLock::new(|| {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let limit = open_files_limit(&limits).unwrap_or(usize::MAX);
+    Semaphore::new(MOST_OPEN.min(limit / 4))
+});
+
+/// How many files a process may open, which has these limits, as Linux shows them.
+fn open_files_limit(limits: &str) -> Option<usize> {
+    let limit = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?;
+    limit.split_whitespace().next()?.parse().ok()
+}
 
 pub(super) type Permit = SemaphorePermit<'static>;
 
@@ -104,5 +119,21 @@ impl OpenFile {
             ..listed
         };
         Ok((buffer.into(), now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_the_soft_one() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                      Max processes             95180                95180                processes \n\
+                      Max open files            1024                 524288               files     \n";
+        assert_eq!(open_files_limit(limits), Some(1024));
+        let unlimited = limits.replace("1024", "unlimited");
+        assert_eq!(open_files_limit(&unlimited), None);
+        assert_eq!(open_files_limit(""), None);
     }
 }
