@@ -31,22 +31,10 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Adds the rows of one source.
-    pub(super) fn push(&mut self, source: &'a Source) -> Result<()> {
-        let len = source.rows.len().min(self.left);
-        if passes(len, self.batch_size) {
-            return self.pass(source, source.rows.start, len);
-        }
-        let rows: Vec<_> = source.rows.clone().map(|row| (0, row)).collect();
-        self.copy(std::slice::from_ref(source), &rows)
-    }
-
     /// Adds `rows` of `sources`: the number of a source, and a row of it.
-    pub(super) fn push_all(
-        &mut self,
-        sources: &'a [Source],
-        rows: &[(usize, usize)],
-    ) -> Result<()> {
+    pub(super) fn push(&mut self, sources: &'a [Source], rows: &[(usize, usize)]) -> Result<()> {
+        let rows = &rows[..rows.len().min(self.left)];
+        self.left -= rows.len();
         let may_pass = |source: &Source| passes(source.rows.len(), self.batch_size);
         if !sources.iter().any(may_pass) {
             return self.copy(sources, rows);
@@ -56,34 +44,20 @@ impl<'a> Gather<'a> {
         for adjacent in rows.chunk_by(|a, b| a.0 == b.0 && a.1 + 1 == b.1) {
             let before = done..at;
             at += adjacent.len();
-            if !passes(adjacent.len(), self.batch_size) {
-                continue;
+            if passes(adjacent.len(), self.batch_size) {
+                self.copy(sources, &rows[before])?;
+                self.flush()?;
+                let (source, start) = adjacent[0];
+                let rows = sources[source].batch.slice(start, adjacent.len());
+                self.merged.batches.push(rows);
+                done = at;
             }
-            self.copy(sources, &rows[before])?;
-            let (source, start) = adjacent[0];
-            let len = adjacent.len().min(self.left);
-            if !passes(len, self.batch_size) {
-                // The last rows that are asked for.
-                return self.copy(sources, adjacent);
-            }
-            self.pass(&sources[source], start, len)?;
-            done = at;
         }
         self.copy(sources, &rows[done..])
     }
 
-    /// Adds adjacent rows as they are.
-    fn pass(&mut self, source: &Source, start: usize, len: usize) -> Result<()> {
-        self.flush()?;
-        self.left -= len;
-        self.merged.batches.push(source.batch.slice(start, len));
-        Ok(())
-    }
-
     /// Adds rows to be copied.
-    fn copy(&mut self, sources: &'a [Source], rows: &[(usize, usize)]) -> Result<()> {
-        let mut rows = &rows[..rows.len().min(self.left)];
-        self.left -= rows.len();
+    fn copy(&mut self, sources: &'a [Source], mut rows: &[(usize, usize)]) -> Result<()> {
         self.merged.gathered += rows.len();
         while !rows.is_empty() {
             let room = self.batch_size - self.rows.len();
@@ -174,7 +148,7 @@ mod tests {
         rows.sort_by_key(|&(source, row)| keys[source][row]);
         for limit in 0..=12 {
             let mut gather = Gather::new(8, limit);
-            gather.push_all(&sources, &rows).unwrap();
+            gather.push(&sources, &rows).unwrap();
             let batches = gather.finish().unwrap().batches;
             assert!(batches.iter().all(|batch| batch.num_rows() > 0), "{limit}");
             let found: Vec<_> = batches

@@ -47,10 +47,12 @@ impl Stretch {
 pub(super) fn merge(stretches: &[Stretch], batch_size: usize, limit: usize) -> Result<Merged> {
     let mut gather = Gather::new(batch_size, limit);
     for Stretch { sources } in stretches {
-        match &sources[..] {
-            [source] => gather.push(source)?,
-            sources => gather.push_all(sources, &in_order(sources)?)?,
-        }
+        let rows = match &sources[..] {
+            // It has no keys.
+            [source] => source.rows.clone().map(|row| (0, row)).collect(),
+            sources => in_order(sources)?,
+        };
+        gather.push(sources, &rows)?;
     }
     gather.finish()
 }

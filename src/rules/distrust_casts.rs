@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result, internal_err};
+use datafusion::common::utils::take_function_args;
+use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Cast, TryCast};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
@@ -13,6 +14,8 @@ use datafusion::logical_expr::{
     ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+
+use crate::proof::value_type;
 
 /// Hides casts that do not keep the order, of which DataFusion 55.2 believes that they do.
 ///
@@ -108,10 +111,7 @@ impl OptimizerRule for DistrustCasts {
 /// Whether a cast keeps the order, as far as DataFusion believes that it does.
 fn keeps_order(from: &DataType, to: &DataType) -> bool {
     use DataType::*;
-    let from = match from {
-        Dictionary(_, values) => values,
-        from => from,
-    };
+    let from = value_type(from);
     match to {
         Time32(_) | Time64(_) => !matches!(from, Timestamp(..) | Date64),
         // It wraps around.
@@ -144,23 +144,17 @@ impl ScalarUDFImpl for InNoOrder {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        match types {
-            [one] => Ok(one.clone()),
-            types => internal_err!("in_no_order has one argument, not {}", types.len()),
-        }
+        let [one] = take_function_args(self.name(), types)?;
+        Ok(one.clone())
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        match args.arg_fields {
-            [one] => Ok(FieldRef::clone(one)),
-            fields => internal_err!("in_no_order has one argument, not {}", fields.len()),
-        }
+        let [one] = take_function_args(self.name(), args.arg_fields)?;
+        Ok(FieldRef::clone(one))
     }
 
-    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        match (args.args.pop(), args.args.is_empty()) {
-            (Some(one), true) => Ok(one),
-            _ => internal_err!("in_no_order has one argument"),
-        }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [one] = take_function_args(self.name(), args.args)?;
+        Ok(one)
     }
 }

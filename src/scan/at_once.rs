@@ -1,7 +1,6 @@
 //! Row groups that take less memory once they are decoded than their reader does that has only begun.
 
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::physical_expr::utils::collect_columns;
 use parquet::basic::Encoding;
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 
@@ -22,16 +21,11 @@ impl SortedScan {
         let Some(projection) = source.projection() else {
             return fields.to_vec();
         };
-        let projected = projection.iter().map(|projected| &projected.expr);
-        let mut read: Vec<_> = projected
-            .flat_map(collect_columns)
-            .map(|column| column.index())
-            .collect();
-        read.sort_unstable();
-        read.dedup();
+        let read = projection.column_indices().into_iter();
         // The others are of the path.
-        let read = read.into_iter().filter_map(|index| fields.get(index));
-        read.cloned().collect()
+        read.filter_map(|column| fields.get(column))
+            .cloned()
+            .collect()
     }
 }
 

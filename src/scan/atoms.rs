@@ -81,18 +81,18 @@ impl SortedScan {
 
     /// The row groups of a unit that can be cut, those much larger than a `chunk` cut further; or the unit.
     pub(super) fn atoms(&self, unit: usize, chunk: Chunk<'_>) -> Vec<Atom> {
-        let whole = || {
+        let whole = |at_once| {
             vec![Atom {
                 unit,
                 part: None,
                 bytes: self.decoded_bytes(unit),
-                at_once: self.at_once(unit, chunk),
+                at_once,
             }]
         };
         let (Some(footer), Some(groups)) =
             (&self.units[unit].facts.footer, self.row_groups_of(unit))
         else {
-            return whole();
+            return whole(0);
         };
         let mut atoms = vec![];
         for group in groups {
@@ -117,22 +117,12 @@ impl SortedScan {
             }));
         }
         if atoms.len() < 2 {
-            return whole();
+            return whole(atoms.first().map_or(0, |atom| atom.at_once));
         }
         if self.reversed {
             atoms.reverse();
         }
         atoms
-    }
-
-    /// How many bytes of a unit that is not cut may be decoded at once.
-    fn at_once(&self, unit: usize, chunk: Chunk<'_>) -> u64 {
-        match (&self.units[unit].facts.footer, self.row_groups_of(unit)) {
-            (Some(footer), Some(groups)) if groups.len() == 1 => {
-                chunk.at_once(footer, groups.start)
-            }
-            _ => 0,
-        }
     }
 
     /// A unit cut down to adjacent atoms: row groups, or rows of one.

@@ -95,11 +95,11 @@ impl SortedScan {
         // Each run that is merged holds a piece.
         let budget = size.bytes * size.at_least;
         let merged = runs.len().max(1) as u64;
-        let columns = self.read_columns();
         // What fits into the budget is read ahead. In reverse, row groups are decoded at once as it is.
         let at_once = merged * bytes > budget && size.all_rows && !self.reversed;
+        let columns = at_once.then(|| self.read_columns());
         let chunk = Chunk {
-            at_once: at_once.then_some(&columns[..]),
+            at_once: columns.as_deref(),
             bytes: bytes.min(budget / merged).max(size.row_group),
             // The more there are open at a time, the more it is worth to hold less of each.
             per_dictionary: (PER_DICTIONARY / merged).max(1),

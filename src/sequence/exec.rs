@@ -134,11 +134,12 @@ impl SequenceExec {
     /// thought to take, since arrays have spare room.
     fn at_once(&self) -> Vec<usize> {
         let overlap = self.overlap.as_ref().filter(|_| self.fetch.is_none());
-        let bytes = |input: usize| overlap?.at_once.get(input).copied();
-        let bytes = |input: usize| bytes(input).map_or(0, |bytes| bytes.saturating_add(bytes / 4));
-        (0..self.inputs())
-            .map(|input| usize::try_from(bytes(input)).unwrap_or(usize::MAX))
-            .collect()
+        let bytes = |input: usize| {
+            let bytes = overlap.and_then(|overlap| overlap.at_once.get(input));
+            let bytes = bytes.map_or(0, |bytes| bytes.saturating_add(bytes / 4));
+            usize::try_from(bytes).unwrap_or(usize::MAX)
+        };
+        (0..self.inputs()).map(bytes).collect()
     }
 
     fn inputs(&self) -> usize {
@@ -253,7 +254,6 @@ impl ExecutionPlan for SequenceExec {
         let inputs = self.inputs();
         let metrics = MetricBuilder::new(&self.metrics);
         metrics.counter("inputs_total", partition).add(inputs);
-        let consumer = |name: &str| MemoryConsumer::new(name).register(context.memory_pool());
         let peak =
             MetricBuilder::new(&self.metrics).peak_memory_usage("read_ahead_peak_bytes", partition);
         let read_ahead = ReadAhead::new(
@@ -267,7 +267,7 @@ impl ExecutionPlan for SequenceExec {
             fetch: self.fetch,
             // As many again wait for a core, so that it has the next at hand: the merge goes on only when the first ends.
             tasks: 2 * context.session_config().target_partitions(),
-            reservation: consumer("SequenceExec merge"),
+            reservation: MemoryConsumer::new("SequenceExec merge").register(context.memory_pool()),
         };
         let seams = self.seams()?;
         let inputs = Inputs::new(

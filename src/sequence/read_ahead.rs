@@ -100,12 +100,7 @@ impl ReadAhead {
 
     fn try_admit(&self, input: usize, bytes: usize) -> Option<Charge> {
         let mut state = self.state();
-        let beyond_budget = if self.has_half_left(bytes) {
-            self.at_once[input]
-        } else {
-            0
-        };
-        let charge = state.try_admit(input, bytes, self.budget, beyond_budget);
+        let charge = state.try_admit(input, bytes, self);
         match charge {
             None => {
                 if !state.waiting.contains(&input) {
@@ -201,26 +196,23 @@ impl ReadAhead {
 }
 
 impl State {
-    fn try_admit(
-        &mut self,
-        input: usize,
-        bytes: usize,
-        budget: usize,
-        beyond_budget: usize,
-    ) -> Option<Charge> {
+    fn try_admit(&mut self, input: usize, bytes: usize, limits: &ReadAhead) -> Option<Charge> {
         let mut charge = Charge {
             bytes,
             beyond_budget: false,
         };
         if self.closed || self.needed[input] && self.batches[input] == 0 {
             charge.bytes = 0;
-        } else if self.bytes + bytes <= budget {
+        } else if self.bytes + bytes <= limits.budget {
             self.refused = self.reservation.try_grow(bytes).is_err();
             if self.refused {
                 return None;
             }
             self.bytes += bytes;
-        } else if self.needed[input] && self.beyond[input] + bytes <= beyond_budget {
+        } else if self.needed[input]
+            && self.beyond[input] + bytes <= limits.at_once[input]
+            && limits.has_half_left(bytes)
+        {
             self.reservation.try_grow(bytes).ok()?;
             self.beyond[input] += bytes;
             charge.beyond_budget = true;
